@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +18,10 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad import hooks
 from nngrad.autodiff import known_gradients
+from nngrad.autodiff import request as request_module
 from nngrad.autodiff.request import derivation_of
 from nngrad.graph import Function, Variable, functions_of
+from nngrad.graph import traverse as graph_traverse
 from tests.samples import Sample, all_samples
 from tests.test_properties import SETTINGS, Recipe, follow, recipes
 
@@ -456,17 +459,16 @@ def test_where_functions_are_applied_is_noted_however_they_are_made() -> None:
     assert replays() == before + 1
 
 
-def test_hooks_are_shown_the_gradients_that_no_result_depends_on() -> None:
-    """Products of all slopes of a chain need no gradient in between. These are made when a hook is to see them."""
+def test_hooks_see_the_same_calls_of_rules_however_a_gradient_was_built() -> None:
+    """A gradient that was built before a hook watched has the functions of each call, without what arrived there."""
 
-    class Shown(nn.FunctionHook):
+    class Seen(nn.FunctionHook):
         def __init__(self) -> None:
             super().__init__()
             self.seen: list[Any] = []
 
         def backward_preprocess(self, function: Function, in_data: Any, out_grad: Any) -> None:
-            arrays = [np.asarray(a) for a in (*in_data, *out_grad)]
-            self.seen.append((function.name, function.rank, arrays))
+            self.seen.append((function.name, function.rank, [np.asarray(a) for a in in_data], out_grad))
 
     def build() -> tuple[Variable, list[Variable]]:
         x = y = leaf(2, 3)
@@ -474,22 +476,35 @@ def test_hooks_are_shown_the_gradients_that_no_result_depends_on() -> None:
             y = F.tanh(y * 1.01)
         return y, nn.grad(nn.grad(y, x), x)
 
-    (y, emitted), _, (z, known) = build(), build(), build()
-    assert functions_of(known)[-1]._call.__class__ is not functions_of(emitted)[-1]._call.__class__
     seen = []
-    for gradients in (emitted, known, known):
-        gc.collect()
-        with Shown() as hook:
+    for _, gradients in [build() for _ in range(3)]:
+        with Seen() as hook:
             nn.forward_all(gradients)
         seen.append(hook.seen)
-    assert len(seen[0]) > 4
+    assert len(seen[0]) == 4
     for other in seen[1:]:
-        for (name, rank, arrays), (same_name, same_rank, same) in zip(seen[0], other, strict=True):
-            assert (name, rank) == (same_name, same_rank)
+        for (*call, arrays, out_grad), (*same_call, same, same_grad) in zip(seen[0], other, strict=True):
+            assert call == same_call and out_grad == same_grad == (None,)
             for a, b in zip(arrays, same, strict=True):
                 np.testing.assert_array_equal(a, b)
-    assert y.parent is not None
-    assert z.parent is not None
+
+
+def test_a_gradient_at_an_intermediate_value_walks_only_what_lies_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = leaf(3)
+    for _ in range(50):
+        x = F.sin(x) * 1.01
+    walked = []
+    walk = graph_traverse.functions_of
+    for module in (sys.modules["nngrad.autodiff.grad"], request_module, known_gradients):
+        monkeypatch.setattr(module, "functions_of", lambda *a, **k: walked.append(found := walk(*a, **k)) or found)
+    for _ in range(3):
+        (g,) = nn.grad(F.sum(F.exp(x) * x * F.tanh(x)), [x])
+    assert max(map(len, walked)) < 20
+    v = x.d
+    np.testing.assert_allclose(
+        g.d, np.exp(v) * (v * np.tanh(v) + np.tanh(v) + v / np.cosh(v) ** 2), rtol=1e-5
+    )
+    assert replays() == 1
 
 
 def test_calls_of_what_was_made_again_hold_no_more_than_they_did() -> None:

@@ -34,7 +34,6 @@ from ..graph.capture import stands_for
 from ..graph.function import next_serial
 from ..graph.options import pause_collector, watching_for_users_code
 from ..graph.thresholds import FEWEST_ASKED
-from ..graph.traverse import functions_to_results
 from ..graph.value import together
 from ..rewrite.builder import builder_for, emitting
 from .binding import added_up, owning, unreachable_inputs
@@ -43,12 +42,11 @@ from .known_gradients import (
     GradientResults,
     known_answer,
     question_of,
-    question_on_answer,
     remember_answer,
     was_asked_before,
 )
 from .remat import rematerialised
-from .request import Aggregate, Mode, Request, Task, checked_persistent, remember, requested, task_of
+from .request import Aggregate, Mode, Request, Task, checked_persistent, derived_in, remember, requested, task_of
 from .symmetry import NotApplicable, forward, symmetric
 from .walk import Grad, Retained, Sums, duplicate_functions, is_estimate, order_of
 
@@ -163,16 +161,11 @@ def _again(request: Request, lost: Sequence[int]) -> list[Variable]:
 @contained
 def results(request: Request, since: int) -> GradientResults:
     """The gradients, as Variables made since this serial number, and which of them are kept."""
-    functions, met = functions_to_results(request.outputs)
-    shorter = question_on_answer(request, met, since) if met else None
-    known = None if shorter is None else known_answer(shorter)
-    if known is not None:
-        return known
-    functions = functions_of(request.outputs) if met else functions
+    functions = functions_to_walk(request)
     question = question_of(request, functions, since) if len(functions) >= FEWEST_ASKED else None
     if question is not None and not was_asked_before(question):
         question = None
-    known = None if question is None else known_answer(question, shorter)
+    known = None if question is None else known_answer(question)
     if known is not None:
         return known
     answer, is_users = watching_for_users_code(lambda: emitted_results(request, since, functions))
@@ -181,17 +174,47 @@ def results(request: Request, since: int) -> GradientResults:
     return answer
 
 
+def functions_to_walk(request: Request) -> list[Function]:
+    """The functions that the outputs depend on, without those that come before every input: a gradient with respect to
+    an intermediate value takes time in proportion to what lies after it.
+
+    Only gradients of gradients, and recomputation, look further.
+    """
+    lowest = min([x.rank for x in request.inputs], default=0)
+    if lowest and request.recompute in (None, False):
+        functions = functions_of(request.outputs, through=lambda x: x.rank > lowest)
+        read = [x.parent for f in functions for x in f.inputs if x.parent is not None]
+        if not derived_in(functions) and not is_marked(read):
+            return functions
+    return functions_of(request.outputs)
+
+
 def emitted_results(request: Request, since: int, functions: list[Function]) -> GradientResults:
     """As `results`, without the cache; `functions` are those above the outputs."""
     found = emitted(request, functions)
     gradients = distinct_variables(found.gradients, since, request.bind)
     unknown = found.unknown if request.further else "enable_double_backprop is False"
-    remember(found.task, found.mode, unknown, gradients)
+    for task, results_of_task in records(request, found.task, gradients):
+        remember(task, found.mode, unknown, results_of_task)
     kept = dict(zip(request.inputs, gradients, strict=True)) if request.keep or request.retain else {}
     if found.retained:
         own = distinct_variables([gx for _, gx in found.retained], since, False, gradients)
         kept = dict(zip([x for x, _ in found.retained], own, strict=True)) | kept
     return GradientResults(gradients, kept, found.lost)
+
+
+def records(request: Request, task: Task, gradients: list[Variable]) -> list[tuple[Task, list[Variable]]]:
+    """What the gradients are derivatives of. Where leaves have initial gradients, it is told for each by itself: the
+    initial gradient of one leaf is in the derivative by no other, and may have a long history."""
+    count = len(request.outputs)
+    if len(task.outputs) == count or len(task.inputs) != len(gradients) or any([x.parent for x in task.inputs]):
+        return [(task, gradients)]
+    found = []
+    for x, gx in zip(task.inputs, gradients, strict=True):
+        starts = [i for i in range(len(task.outputs)) if i < count or task.outputs[i] is x]
+        outputs, seeds = [task.outputs[i] for i in starts], [task.seeds[i] for i in starts]
+        found.append((task._replace(outputs=outputs, seeds=seeds, inputs=[x]), [gx]))
+    return found
 
 
 # ---------------------------------------------------------------- from a request to a graph

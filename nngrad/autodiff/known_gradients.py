@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import fractions
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -23,15 +23,15 @@ import numpy as np
 from backward_registry import registry
 
 from ..execution.compiled import BoundedCache, executables
-from ..graph import Function, Op, RuleCall, Variable, build_options, functions_of, set_switches
+from ..graph import Function, Op, Variable, build_options, functions_of, set_switches
 from ..graph.block import Block
 from ..graph.closing import Closing
 from ..graph.function import watched
 from ..graph.options import pause_collector
-from ..graph.origins import Instance, Origins
+from ..graph.origins import Origins
 from ..graph.thresholds import BYTES_ASKED, MOST_ASKED
 from .binding import close_with_derivations
-from .request import Derivation, Mode, Request, ResultDerivation, derivation_of, derivations_of
+from .request import Derivation, Mode, Request, ResultDerivation, derivation_of
 
 
 class Question:
@@ -44,8 +44,6 @@ class Question:
         request: The request.
         functions: The functions that its outputs depend on, by ascending rank.
         since: Functions from this serial number on were made for the request itself.
-        closing: The part that is already closed.
-        base: The answer that this part of the graph came from; None if nothing is closed.
     """
 
     __slots__ = ("closing", "key")
@@ -54,16 +52,30 @@ class Question:
     closing: Closing
     """The numbering of everything that the request is about."""
 
-    def __init__(
-        self, request: Request, functions: list[Function], since: int, closing: Closing, base: Hashable
-    ) -> None:
-        self.closing = closing
-        start, known, before = len(closing.functions), len(closing.derived), len(derivations_of(closing.derived))
+    def __init__(self, request: Request, functions: list[Function], since: int) -> None:
+        inside = {*functions}
+        read = [*request.outputs, *[x for f in functions for x in f.inputs]]
+        self.closing = closing = Closing(dict.fromkeys([x for x in read if x.parent and x.parent not in inside]))
         about: list[Sequence[Variable | None]] = [
             request.outputs, request.inputs, request.stop_gradients, request.seeds, request.initial,
         ]
-        derivations = close_with_derivations(closing, functions, [x for each in about for x in each], _variables_of)
-        functions = closing.functions[start:]
+
+        def identity(x: Variable) -> int:
+            return id(x) if x.parent is not None or x._data is None else id(x._data)
+
+        asked_for = {*map(identity, request.inputs)}
+
+        def variables_of(derivation: Derivation) -> Sequence[Sequence[Variable | None]]:
+            """All Variables that decide what a derivative of the derivation's results is: of the results that are not
+            in the graph, those with respect to the request's inputs, which may be used again."""
+            results = [
+                gx if gx is not None and (identity(x) in asked_for or closing.has(gx)) else None
+                for x, gx in zip(derivation.inputs, [ref() for ref in derivation.results], strict=True)
+            ]
+            return derivation.outputs, derivation.inputs, derivation.stop_gradients, derivation.seeds, results
+
+        derivations = close_with_derivations(closing, functions, [x for each in about for x in each], variables_of)
+        functions = closing.functions
         # Variables just made for the request may be handed out as they are; older ones may not.
         given = any([x is not None for each in about[3:] for x in each])
         own = [i for i, f in enumerate(functions) if f.serial >= since] if given else []
@@ -73,11 +85,11 @@ class Question:
         contexts = [f.context for f in functions]
         alike = contexts == contexts[:1] * len(contexts)
         asked = [closing.numbers(each) for each in about]
-        named = tuple([tuple(map(closing.numbers, _variables_of(each))) for each in [*derivations][before:]])
-        results = tuple([_of_result(closing, gx, derivations) for gx in closing.derived[known:]])
+        named = tuple([tuple(map(closing.numbers, variables_of(each))) for each in derivations])
+        results = tuple([_of_result(closing, gx, derivations) for gx in closing.derived])
         sharing = _sharing(closing.leaves, request.inputs)
         self.key = (
-            base, closing.block(asked[0]), tuple(effects), tuple(contexts[:1] if alike else contexts), tuple(own),
+            closing.block(asked[0]), tuple(effects), tuple(contexts[:1] if alike else contexts), tuple(own),
             tuple(asked), named, results, sharing, request.retain, request.unreachable,
             request.handled, in_force.applying.context, in_force.emitting.simplify, registry.version,
         )  # fmt: skip
@@ -111,15 +123,7 @@ def _sharing(leaves: Sequence[Variable], inputs: Sequence[Variable]) -> Hashable
     return tuple([tuple(each) for each in by_cell.values() if len(each) > 1])
 
 
-def _variables_of(derivation: Derivation) -> Sequence[Sequence[Variable | None]]:
-    """All Variables that a derivation refers to."""
-    results = [ref() for ref in derivation.results]
-    return derivation.outputs, derivation.inputs, derivation.stop_gradients, derivation.seeds, results
-
-
-def question_of(
-    request: Request, functions: list[Function], since: int, closing: Closing | None = None, base: Hashable = None
-) -> Question | None:
+def question_of(request: Request, functions: list[Function], since: int) -> Question | None:
     """The question of a request, if that determines what is emitted, as far as can be told this early; else None. For
     the arguments see `Question`."""
     in_force = build_options()
@@ -129,30 +133,7 @@ def question_of(
         return None
     if in_force.emitting.builder is not None or watched():
         return None
-    return Question(request, functions, since, Closing() if closing is None else closing, base)
-
-
-def question_on_answer(request: Request, met: Iterable[Variable], since: int) -> Question | None:
-    """The question of a request about a graph built on a cached answer, which stands for the graph below it. None if
-    there is no such answer, or if something in its graph is gone or has changed.
-
-    Args:
-        request: The request.
-        met: The results of `grad` that its outputs are built on.
-        since: Functions from this serial number on were made for the request itself.
-    """
-    answered = [each.answered for each in derivations_of(met) if each.answered is not None]
-    if not answered or build_options().applying.body is not None:  # updates of leaves belong to one body or another
-        return None
-    base, bookmark = max(answered, key=lambda each: len(each[1].values))
-    closing = bookmark.resumed()
-    if closing is None:
-        return None
-    functions = functions_of(request.outputs, through=lambda x: x not in closing)
-    question = question_of(request, functions, since, closing, base)
-    if question is None or any([f.mark is not None for f in question.closing.functions]):
-        return None
-    return question
+    return Question(request, functions, since)
 
 
 Numbers = tuple[int, ...]
@@ -215,8 +196,7 @@ class Answer:
     def given_to(self, question: Question) -> GradientResults:
         """Instantiate the answer on the graph of an equal question."""
         inputs = question.variables(self.reads)
-        instance = Instance(self.block, self.origins, inputs, question.closing.functions)
-        made = self.block.instantiate(inputs, instance)
+        made = self.block.instantiate(inputs, self.origins, question.closing.functions)
 
         def at(numbers: Iterable[int | None]) -> list[Any]:
             return [None if i is None else inputs[i] if i >= 0 else made[~i] for i in numbers]
@@ -226,39 +206,17 @@ class Answer:
             outputs, variables, seeds, stop_gradients = map(at, known[:4])
             derivation = Derivation(outputs, variables, seeds, stop_gradients, gradients)
             derivation.remember(known.mode, known.order)
-            if build_options().applying.body is None:
-                places = sorted([~i for i in self.block.outputs])
-                bookmark = question.closing.bookmark(instance.values[: len(made)], places)
-                derivation.answered = self, bookmark
         else:
             for gx in gradients:
                 gx._derived = known
         kept = dict(zip(at([i for i, _ in self.kept]), at([i for _, i in self.kept]), strict=True))
         return GradientResults(gradients, kept, list(self.lost))
 
-    def for_shorter_form(self, question: Question, shorter: Question) -> Answer:
-        """The answer to another form of the question, in which the values it reads have other places."""
-        closing = shorter.closing
-        number = {f: i for i, f in enumerate(closing.functions)}
-        read = question.variables(self.reads)
-        reads = tuple([(-1, closing[x]) if x.parent is None else (number[x.parent], x.index) for x in read])
-        given = question.closing.functions
-        functions = tuple([number[given[i]] if i >= 0 else i for i in self.origins.functions])
-        return replace(self, reads=reads, origins=self.origins._replace(functions=functions))
-
-
-def known_answer(question: Question, shorter: Question | None = None) -> GradientResults | None:
-    """The cached answer to a question, instantiated on its graph; None if there is none.
-
-    Args:
-        question: The question.
-        shorter: Another form of it, under which to cache the answer from now on.
-    """
+def known_answer(question: Question) -> GradientResults | None:
+    """The cached answer to a question, instantiated on its graph; None if there is none."""
     answer: Answer | None = _known.find(question.key)
     if answer is None:
         return None
-    if shorter is not None:
-        _known.keep(shorter.key, answer.for_shorter_form(question, shorter), len(answer.block.steps) * BYTES_ASKED)
     pause_collector()
     if build_options().applying.auto_forward:  # only the functions that are used run, once all are built
         set_switches(auto_forward=False)
@@ -305,7 +263,7 @@ def answer_to(question: Question, results: GradientResults, since: int) -> Answe
     """Close the graph just emitted, from this serial number on; None if it cannot be instantiated again."""
     gradients, kept, lost = results
     own = {f: i for i, f in enumerate(question.closing.functions)}
-    emitted = _emitted(results, own)
+    emitted = _emitted(results, question.closing, own)
     given = {id(gx) for gx in gradients}
     if not without_user_code([*own, *emitted]) or not all([_can_be_made(f, since, given) for f in emitted]):
         return None
@@ -314,13 +272,11 @@ def answer_to(question: Question, results: GradientResults, since: int) -> Answe
     of = [derivation.outputs, derivation.inputs, derivation.seeds, derivation.stop_gradients] if derivation else []
     wanted = [x for each in (gradients, kept, kept.values(), *of) for x in each if x is not None]
     made = functions_of(wanted, through=lambda x: x.parent in emitted)
-    functions = [*dict.fromkeys([*sorted(made, key=_serial), *emitted])]
-    calls = _calls(functions, own)
+    functions = sorted(made, key=_serial)
     mentioned = [x for f in functions for x in f.inputs] + wanted
-    mentioned += [gy for call in calls for gy in call.grad_outputs if gy is not None]
     reads = list({id(x): x for x in mentioned if x.parent not in emitted}.values())
     # A leaf introduced by a rule belongs to one graph only.
-    if not all([x in question.closing if x.parent is None else x.parent in own for x in reads]):
+    if not all([x.parent in own or x in question.closing for x in reads]):
         return None
     closing = Closing(reads)
     closing.write(functions)
@@ -331,8 +287,8 @@ def answer_to(question: Question, results: GradientResults, since: int) -> Answe
         derived_by = DerivationOf(outputs, inputs, seeds, stop_gradients, known.mode, known.order)
     return Answer(
         block,
-        _origins(closing, block, calls, own, len(made)),
-        tuple([(-1, question.closing[x]) if x.parent is None else (own[x.parent], x.index) for x in reads]),
+        _origins(closing, own),
+        tuple([(own[x.parent], x.index) if x.parent in own else (-1, question.closing[x]) for x in reads]),
         tuple(zip(closing.numbers(kept), closing.numbers(kept.values()), strict=True)), tuple(lost), derived_by,
     )  # fmt: skip
 
@@ -340,16 +296,16 @@ def answer_to(question: Question, results: GradientResults, since: int) -> Answe
 _serial = attrgetter("serial")
 
 
-def _emitted(results: GradientResults, own: Container[Function]) -> dict[Function, None]:
-    """The functions that the answer depends on, except the question's `own`, in order of creation."""
+def _emitted(results: GradientResults, closing: Closing, own: Container[Function]) -> dict[Function, None]:
+    """The functions that the answer depends on, except those of the question, in order of creation."""
     found: dict[Function, None] = {}
     waiting = [*results.gradients, *results.kept.values()]
     while waiting:
-        f = waiting.pop().parent
+        x = waiting.pop()
+        f = None if closing.get(x, -1) >= 0 else x.parent
         if f is not None and f not in own and f not in found:
             found[f] = None
             waiting += f.inputs
-            waiting += [] if f.call is None else [gy for gy in f.call.grad_outputs if gy is not None]
     return dict.fromkeys(sorted(found, key=_serial))
 
 
@@ -362,22 +318,15 @@ def _can_be_made(f: Function, since: int, gradients: Container[int]) -> bool:
     ])
 
 
-def _calls(functions: Sequence[Function], own: Container[Function]) -> dict[RuleCall, Function]:
-    """The calls of rules that emitted `functions`, each with the rule's function. Once that is gone, the call is no
-    longer visible."""
-    of = {f.call: f.call.function for f in functions if f.call is not None}
-    there = frozenset(functions)
-    return {call: f for call, f in of.items() if f is not None and (f in own or f in there)}
-
-
-def _origins(
-    closing: Closing, block: Block, calls: Mapping[RuleCall, Function], own: Mapping[Function, int], made: int
-) -> Origins:
-    """The calls as columns."""
-    places = {call: i for i, call in enumerate(calls)}
-    of = tuple([own[f] if f in own else closing[f.outputs[0]] for f in calls.values()])
-    gradients = tuple([closing.numbers(call.grad_outputs) for call in calls])
-    called = tuple([-1 if f.call is None else places.get(f.call, -1) for f in closing.functions])
-    shown = [i for i in of if i < 0] + [i for gys in gradients for i in gys if i is not None]
-    contexts = tuple([f.context for f in closing.functions])
-    return Origins(of, gradients, called, contexts, made, block.inputs_above(shown))
+def _origins(closing: Closing, own: Mapping[Function, int]) -> Origins:
+    """The calls that emitted the functions. Once the function of a call is gone, the call is no longer visible."""
+    there = own.keys() | frozenset(closing.functions)
+    calls = dict.fromkeys([f.call for f in closing.functions if f.call is not None])
+    of = {call: f for call in calls if (f := call.function) in there and f is not None}
+    places = {call: i for i, call in enumerate(of)}
+    return Origins(
+        tuple([own[f] if f in own else closing[f.outputs[0]] for f in of.values()]),
+        tuple([len(call.grad_outputs) for call in of]),
+        tuple([-1 if f.call is None else places.get(f.call, -1) for f in closing.functions]),
+        tuple([f.context for f in closing.functions]),
+    )

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from ..execution.program import Program
 from ..graph import Function, Variable, among, build_options, contained, functions_of
-from ..graph.closing import Bookmark
 from ..graph.messages import warn_user
 from ..rewrite.builder import emitting
 from .seeds import initial_gradients, one_each, scaled_seeds, seeds_of
@@ -185,7 +184,9 @@ class Task(NamedTuple):
 
     def about(self, outputs: Sequence[Variable]) -> Task:
         """The same task for other outputs."""
-        return task_of(outputs, self.inputs, self.seeds, self.stop_gradients)
+        inside = {*self.functions, None}
+        known = functions_of(outputs, lambda x: x.parent in inside) if {y.parent for y in outputs} <= inside else None
+        return task_of(outputs, self.inputs, self.seeds, self.stop_gradients, known)
 
     @property
     def stop_ids(self) -> frozenset[int]:
@@ -220,9 +221,7 @@ class Mode(NamedTuple):
 class Derivation:
     """A completed task: its results are the gradients of <seeds, outputs> with respect to each of `inputs`."""
 
-    __slots__ = ("answered", "inputs", "outputs", "results", "seeds", "stop_gradients")
-    answered: tuple[Any, Bookmark] | None
-    """For results of a cached answer: that answer, and a bookmark after its graph."""
+    __slots__ = ("inputs", "outputs", "results", "seeds", "stop_gradients")
 
     def __init__(
         self,
@@ -234,7 +233,6 @@ class Derivation:
     ) -> None:
         self.outputs, self.inputs, self.seeds, self.stop_gradients = outputs, inputs, seeds, stop_gradients
         self.results = [weakref.ref(gx) for gx in results]
-        self.answered = None
 
     def remember(self, mode: Mode, order: int) -> None:
         """Record this derivation in its results."""

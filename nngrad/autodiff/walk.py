@@ -105,7 +105,8 @@ class Grad:
                 continue
             gys = self.arrived_at(f, arrived)
             if gys is not None:
-                builder.call = outer or RuleCall(f, gys, keep)  # a rule that calls `grad` is still one rule
+                # A rule that calls `grad` is still one rule. Hooks that watch are shown the gradients.
+                builder.call = outer or RuleCall(f, gys if keep else (None,) * len(gys), keep)
                 masked = f.rank >= masked_from
                 gxs = self.pulled(f, gys, outputs, active, arrived, masked)
                 for x, gx in zip(f.inputs, gxs, strict=True):

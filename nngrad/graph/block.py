@@ -15,12 +15,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from .body_op import dependence
 from .engine import engine
-from .function import next_serials
+from .function import Function, next_serials
 from .messages import SourceLocation
 from .ndarray import NdArray
 from .op import Op, arguments_need_x64
 from .options import build_options
-from .origins import GradientsTaken, Instance, make
+from .origins import GradientsTaken, Origins, make
 from .process import Processes, groups_of
 from .spec import Spec
 from .variable import Variable, leaf_of
@@ -218,22 +218,20 @@ class Block:
         """The same block with other ops or static arguments, whose results have the same shapes and dtypes."""
         return Block(self.inputs, steps, self.orders, self.outputs, self.stop_gradients, self.places, self.results)
 
-    def instantiate(self, inputs: Sequence[Variable], instance: Instance | None = None) -> list[Variable]:
+    def instantiate(
+        self, inputs: Sequence[Variable], origins: Origins | None = None, existing: Sequence[Function] = ()
+    ) -> list[Variable]:
         """Build all values as new Variables on these inputs; value k is at index k.
 
         Args:
             inputs: The Variables to build on.
-            instance: Knows the calls of rules that emitted the steps, and how many of the steps to build.
+            origins: The calls of rules that emitted the steps, if they are known.
+            existing: The functions that existed before, which `origins` numbers.
         """
-        count = len(self.steps) if instance is None else instance.origins.made
-        serials = next_serials(count)
-        contexts = (build_options().applying.context,) * count if instance is None else instance.origins.contexts
-        columns = [column[:count] for column in (*self._columns, self._ranks(inputs), contexts)]
-        if instance is not None:
-            instance.serials = serials
-        values = make(zip(*columns, strict=True), inputs, serials, instance)[len(inputs) :]
-        if instance is not None:
-            instance.refer_to(values)
+        count = len(self.steps)
+        contexts = (build_options().applying.context,) * count if origins is None else origins.contexts
+        steps = zip(*self._columns, self._ranks(inputs), contexts, strict=True)
+        values = make(steps, inputs, next_serials(count), origins, existing)[len(inputs) :]
         for number in self.stop_gradients:
             values[~number].need_grad = False
         if self.places:

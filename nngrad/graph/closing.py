@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from .block import Block, Step, bodies_in
 from .function import Function
@@ -36,7 +35,7 @@ class Closing(dict[Variable, int]):
     """
 
     functions: list[Function]
-    """The function of each step, preceded by those that a bookmark stands for, which have no steps."""
+    """The function of each step."""
     leaves: list[Variable]
     steps: list[Step]
     references: list[Reference]
@@ -112,7 +111,7 @@ class Closing(dict[Variable, int]):
             outputs: Numbers of the results.
             places: Where the user wrote the steps.
         """
-        orders = tuple([f.order for f in self._written])
+        orders = tuple([f.order for f in self.functions])
         stop, results = frozenset(self.stop_gradients), self._results
         return Block(self._inputs, tuple(self.steps), orders, tuple(outputs), stop, tuple(places), results)
 
@@ -151,51 +150,8 @@ class Closing(dict[Variable, int]):
         return tuple([x.spec for x in self.leaves])
 
     @property
-    def _written(self) -> list[Function]:
-        return self.functions[len(self.functions) - len(self.steps) :]
-
-    @property
     def _results(self) -> tuple[tuple[Spec, ...], ...]:
-        return tuple([f.specs for f in self._written])
-
-    def bookmark(self, made: Sequence[Reference], derived: Iterable[int]) -> Bookmark:
-        """A position from which another closing can continue once there are more functions.
-
-        Args:
-            made: The results of these functions.
-            derived: Indices into `made` of results of `grad`, in order.
-        """
-        results = [*map(self.__getitem__, self.derived), *[~(len(self.references) + k) for k in derived]]
-        return Bookmark([*map(weakref.ref, self.leaves)], [*self.references, *made], results)
-
-
-class Bookmark(NamedTuple):
-    """A closed graph by weak references, so that a graph built on top is closed without traversing it again.
-
-    It is valid until Functions and Variables are relinked; whoever does this must discard it.
-    """
-
-    leaves: list[Reference]
-    values: list[Reference]
-    derived: list[int]
-    """The numbers of the results of `grad`."""
-
-    def resumed(self) -> Closing | None:
-        """The closing as it was, without its steps and with the current stop_gradients; None if a Variable in it is
-        gone, or if other Variables are now results of `grad`."""
-        leaves: list[Any] = [ref() for ref in self.leaves]
-        values: list[Any] = [ref() for ref in self.values]
-        if {*map(type, leaves), *map(type, values)} != {Variable}:
-            return None
-        derived = {x: ~k for k, x in enumerate(values) if x._derived is not None}
-        if [*derived.values()] != self.derived:
-            return None
-        closing = Closing(leaves)
-        closing.stop_gradients = [~k for k, x in enumerate(values) if x._need_grad is False]
-        closing.derived, closing.references = [*derived], [*self.values]
-        closing.functions = [*dict.fromkeys([x.parent for x in values])]
-        closing.update(zip(values, itertools.count(-1, -1), strict=False))
-        return closing
+        return tuple([f.specs for f in self.functions])
 
 
 def close(outputs: Sequence[Variable], inputs: Sequence[Variable], outside: int | None = None) -> Block:

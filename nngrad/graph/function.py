@@ -51,27 +51,29 @@ def any_hooked(functions: Iterable[Function]) -> bool:
 
 
 class RuleCall:
-    """One call of a backward rule: the function, and its incoming gradients. All functions it emits refer to it."""
+    """One call of a backward rule. All functions it emits refer to it.
 
-    __slots__ = ("_function", "_grad_outputs", "context")
+    Args:
+        f: The function whose rule is called.
+        grad_outputs: The gradient at each output of the function, None where none arrived or nothing watches; empty
+            for a call that emits tangents.
+        keep: Whether the function lives as long as those that the rule emitted.
+    """
+
+    __slots__ = ("_function", "context", "grad_outputs")
 
     context: Any
     """The Context of the function, in which its backward also runs."""
 
     def __init__(self, f: Function, grad_outputs: Sequence[Variable | None], keep: bool = False) -> None:
         self.context = f.context
-        self._grad_outputs: Sequence[Variable | None] | None = grad_outputs
+        self.grad_outputs = grad_outputs
         self._function: Callable[[], Function | None] = (lambda: f) if keep else weakref.ref(f)
 
     @property
     def function(self) -> Function | None:
-        """The function, while it lives; with `keep` it lives as long as the functions that the rule emitted."""
+        """The function, while it lives."""
         return self._function()
-
-    @property
-    def grad_outputs(self) -> Sequence[Variable | None]:
-        """The gradient at each output of the function, or None."""
-        return self._grad_outputs or ()
 
 
 class Function(ShownFunction):
@@ -82,9 +84,9 @@ class Function(ShownFunction):
 
     __slots__ = (
         "__weakref__",
-        "_call",
         "_outputs",
         "arguments",
+        "call",
         "context",
         "effects",
         "inputs",
@@ -128,8 +130,8 @@ class Function(ShownFunction):
     """Where the user called it. Unset except in debug mode, in bodies and within `source_locations`."""
     scope: str
     """The parameter scope that it was applied in. Unset except within `source_locations`."""
-    _call: Any
-    """The call of the backward rule that emitted it, or the Instance that knows it (`graph/origins.py`), or None."""
+    call: RuleCall | None
+    """The call of the backward rule that emitted it, or None."""
     _outputs: tuple[weakref.ref[Variable], ...]
 
     @property
@@ -183,15 +185,6 @@ class Function(ShownFunction):
     def name(self) -> str:
         """Name of the op."""
         return self.op.name
-
-    @property
-    def call(self) -> RuleCall | None:
-        """The call of the backward rule that emitted it, or None."""
-        call = self._call
-        if call is not None and not isinstance(call, RuleCall):
-            self._call = call = call.of(self.serial)
-        result: RuleCall | None = call
-        return result
 
     @property
     def origin(self) -> Function | None:
@@ -293,7 +286,7 @@ def create(
     f.order = order
     f.serial = next_serial()
     f.mark = f.snapshot = f.plan = None
-    f._call = call
+    f.call = call
     options = build_options()
     f.context = options.applying.context if call is None else call.context
     if specs is None:

@@ -134,7 +134,6 @@ class Links:
             raise ValueError("rewire_on: var depends on this Variable, so the graph would have a cycle")
         below = _functions_below([x])
         f, at, need_grad = var.parent, var._at, var._need_grad
-        _forget_bookmarks()
         _cut_off(x)
         _cut_off(var)
         x.parent, x.index, x._at, x._need_grad = f, var.index, at, need_grad
@@ -212,7 +211,6 @@ def _made_leaves(outputs: list[Variable]) -> None:
     for y in outputs:
         _ = y.data  # computed while its function still exists
     below = _functions_below(outputs)
-    _forget_bookmarks()
     for y in outputs:
         _cut_off(y)
     _rearranged(below)
@@ -251,14 +249,6 @@ def _functions_below(variables: Iterable[Variable]) -> list[Function]:
                 found[f] = None
                 stack += _living_outputs([f])
     return sorted(found, key=by_rank)
-
-
-def _forget_bookmarks() -> None:
-    """Make all results of `grad` forget how their graph was closed, because it is about to change."""
-    for gx in _living_outputs(_all_functions()):
-        derivation = getattr(gx._derived, "derivation", None)
-        if derivation is not None:
-            derivation.answered = None
 
 
 def _rearranged(functions: list[Function]) -> None:

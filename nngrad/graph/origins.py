@@ -1,21 +1,16 @@
 """Make functions from a Block, many at a time, with what it does not record itself: the rule calls that emitted its
-steps, as columns beside them, and which values are results of `grad`.
-
-A cached gradient is built without running a rule, yet its functions can say which rule of which function emitted them,
-and for which gradients. This is rarely asked, and many of these gradients are in no result: in a chain of 1,600
-functions, 1,600 of the 4,000 that the rules emit. So they are built on demand.
-"""
+steps, and which values are results of `grad`."""
 
 from __future__ import annotations
 
-import bisect
+import itertools
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .function import Function, RuleCall, apply_switches, create, new_function, output_variable
+from .function import Function, RuleCall, apply_switches, new_function, output_variable
 from .op import Op
-from .options import build_options, contained, switch_to
+from .options import build_options
 from .spec import Spec
 from .variable import Variable, new_variable
 
@@ -28,14 +23,34 @@ Made = tuple[Op, tuple[Any, ...], tuple[int, ...], tuple[Spec, ...], int, int, A
 outputs, order, rank, and Context."""
 
 
-def make(steps: Iterable[Made], inputs: Sequence[Variable], serials: Sequence[int], call: Any) -> list[Variable]:
+class Origins(NamedTuple):
+    """The calls of rules that emitted the steps of a Block."""
+
+    functions: tuple[int, ...]
+    """The function of each call: its number if it existed before, or ~k for the function that computes value k."""
+    arrived: tuple[int, ...]
+    """The number of gradients that each call was given; 0 for a call that emitted tangents."""
+    called: tuple[int, ...]
+    """For each step, the call that emitted it, or -1."""
+    contexts: tuple[Any, ...]
+    """For each step, where it runs."""
+
+
+def make(
+    steps: Iterable[Made],
+    inputs: Sequence[Variable],
+    serials: Sequence[int],
+    origins: Origins | None = None,
+    existing: Sequence[Function] = (),
+) -> list[Variable]:
     """Make many functions, in topological order, in half the time that `create` takes.
 
     Args:
         steps: The functions.
         inputs: The Variables to build on.
         serials: The serial numbers of the functions.
-        call: Knows the calls of rules that emit them, or None.
+        origins: The calls of rules that emit them, if they are known.
+        existing: The functions that existed before, which `origins` numbers.
 
     Returns:
         The list of values: the inputs, and the outputs of the functions.
@@ -45,7 +60,14 @@ def make(steps: Iterable[Made], inputs: Sequence[Variable], serials: Sequence[in
     ref, new = weakref.ref, new_variable
     values: list[Any] = [*inputs]
     enter = values.append
-    for (op, arguments, places, specs, order, rank, context), serial in zip(steps, serials, strict=True):
+    calls: dict[int, RuleCall | None] = {-1: None}
+    called = itertools.repeat(-1) if origins is None else origins.called
+    for step, serial, number in zip(steps, serials, called, strict=False):
+        op, arguments, places, specs, order, rank, context = step
+        if number not in calls and origins is not None:
+            i = origins.functions[number]
+            origin = existing[i] if i >= 0 else values[len(inputs) + ~i].parent
+            calls[number] = RuleCall(origin, (None,) * origins.arrived[number])
         f = new_function(Function)
         if len(places) == 1:  # most have one input or two
             f.inputs = (values[places[0]],)
@@ -62,7 +84,7 @@ def make(steps: Iterable[Made], inputs: Sequence[Variable], serials: Sequence[in
         f.serial = serial
         f.mark = f.snapshot = f.plan = None
         f.specs = specs
-        f._call = call
+        f.call = calls[number]
         f.context = context
         if len(specs) == 1:
             y = new(Variable)
@@ -81,140 +103,6 @@ def make(steps: Iterable[Made], inputs: Sequence[Variable], serials: Sequence[in
             apply_switches(f, options)
     return values
 
-
-class Origins(NamedTuple):
-    """The calls of rules that emitted the steps of a Block."""
-
-    functions: tuple[int, ...]
-    """The function of each call: its number if it existed before, or ~k for the function that computes value k."""
-    gradients: tuple[tuple[int | None, ...], ...]
-    """The numbers of the gradients at the outputs of that function, None where none arrived."""
-    called: tuple[int, ...]
-    """For each step, the call that emitted it, or -1."""
-    contexts: tuple[Any, ...]
-    """For each step, where it runs."""
-    made: int
-    """The number of steps built with the Block. Later ones compute gradients that only calls mention."""
-    inputs: tuple[int, ...]
-    """The inputs from which functions and gradients of calls are computed."""
-
-
-class Instance:
-    """The functions built from a Block, as far as calls of rules need to find them.
-
-    It holds the inputs of the gradients in calls. Its references to the functions themselves, which refer to it, are
-    weak, so that a graph is freed as soon as nobody holds it.
-
-    Args:
-        block: The block that they were built from.
-        origins: The calls that emitted it.
-        inputs: The Variables that they were built on.
-        given: The functions that existed before.
-    """
-
-    __slots__ = ("_block", "_functions", "_inputs", "origins", "serials", "values")
-    serials: Sequence[int]
-    """The serial numbers of the functions, once assigned."""
-    values: list[Callable[[], Variable | None]]
-    """References to the functions' outputs, later also to those of functions built on demand."""
-
-    def __init__(
-        self, block: Block, origins: Origins, inputs: Sequence[Variable], given: Sequence[Function]
-    ) -> None:
-        self._block, self.origins, self.serials = block, origins, ()
-        reads = origins.inputs
-        self._inputs = inputs if len(reads) == len(inputs) else {i: inputs[i] for i in reads}
-        self._functions = [weakref.ref(given[i]) if i >= 0 else None for i in origins.functions]
-        self.values = []
-
-    def refer_to(self, values: Sequence[Variable]) -> None:
-        """Record the functions' outputs."""
-        self.values = [*map(weakref.ref, values), *[_no_variable] * (len(self._block.producers) - len(values))]
-
-    def of(self, serial: int) -> RuleCall | None:
-        """The call that emitted the function with this serial number."""
-        return self._call(bisect.bisect_left(self.serials, serial))
-
-    def function(self, number: int) -> Function | None:
-        """The function of a call, while it lives."""
-        given = self._functions[number]
-        return self._variables([self.origins.functions[number]])[0].parent if given is None else given()
-
-    def gradients(self, number: int) -> list[Variable | None]:
-        """The incoming gradients of a call."""
-        gys = self.origins.gradients[number]
-        there = iter(self._variables([i for i in gys if i is not None]))
-        return [None if i is None else next(there) for i in gys]
-
-    def _call(self, step: int) -> RuleCall | None:
-        number = self.origins.called[step]
-        return None if number < 0 else CallOfInstance(self, number, self.origins.contexts[step])
-
-    def _variables(self, numbers: Sequence[int]) -> list[Variable]:
-        """The Variables with these numbers, built if nobody holds them."""
-        steps, producers = self._block.steps, self._block.producers
-        found: dict[int, Variable] = {}
-        missing: set[int] = set()
-        waiting = [*numbers]
-        while waiting:
-            i = waiting.pop()
-            if i in found:
-                continue
-            there = self._inputs[i] if i >= 0 else self.values[~i]()
-            if there is not None:
-                found[i] = there
-            elif producers[~i] not in missing:
-                missing.add(producers[~i])
-                waiting += steps[producers[~i]][2]
-        self._make(sorted(missing), found)
-        return [found[i] for i in numbers]
-
-    @contained
-    def _make(self, missing: Sequence[int], found: dict[int, Variable]) -> None:
-        """Build the functions of steps, and enter their outputs in `found`."""
-        switch_to()  # the current switches do not apply
-        block = self._block
-        for k in missing:
-            op, arguments, ins = block.steps[k]
-            call, inputs = self._call(k), tuple([found[i] for i in ins])
-            made = create(op, inputs, arguments, (), call, block.orders[k], block.results[k])
-            for i, y in zip(block.outs[k], made if op.multiple_results else (made,), strict=True):
-                found[i] = y
-                self.values[~i] = weakref.ref(y)
-
-
-def _no_variable() -> None:
-    """A reference to no Variable."""
-
-
-class CallOfInstance(RuleCall):
-    """A call of a rule that emitted functions built from a Block. Each function makes its own; all are equal."""
-
-    __slots__ = ("_instance", "_number")
-
-    def __init__(self, instance: Instance, number: int, context: Any) -> None:
-        self.context = context
-        self._instance, self._number = instance, number
-        self._grad_outputs = None
-
-    @property
-    def function(self) -> Function | None:
-        """The function, while it lives."""
-        return self._instance.function(self._number)
-
-    @property
-    def grad_outputs(self) -> Sequence[Variable | None]:
-        """The gradient at each output of the function, or None."""
-        if self._grad_outputs is None:
-            self._grad_outputs = self._instance.gradients(self._number)
-        return self._grad_outputs
-
-    def __eq__(self, other: object) -> bool:
-        return (isinstance(other, CallOfInstance) and self._instance is other._instance
-                and self._number == other._number)
-
-    def __hash__(self) -> int:
-        return hash((self._instance, self._number))
 
 # ---------------------------------------------------------------- gradients that were taken
 

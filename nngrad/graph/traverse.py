@@ -39,22 +39,6 @@ def functions_of(
     return sorted(found, key=by_rank)
 
 
-def functions_to_results(outputs: Iterable[Variable]) -> tuple[list[Function], list[Variable]]:
-    """As `functions_of`, but without passing results of `grad`; also returns the results met."""
-    found: dict[Function, None] = {}
-    met: dict[Variable, None] = {}
-    stack = [outputs]
-    while stack:
-        for x in stack.pop():
-            f = x.parent
-            if x._derived is not None:
-                met[x] = None
-            elif f is not None and f not in found:
-                found[f] = None
-                stack.append(f.inputs)
-    return sorted(found, key=by_rank), [*met]
-
-
 def needs_gradient(x: Variable) -> bool:
     """Whether a leaf above `x` needs a gradient that can reach it. The traversal ends at the first one."""
     if x._need_grad is not None:

@@ -249,7 +249,7 @@ class GraphReader:
                  for number, gys in list_of(self._tables, "calls")]
         numbers = whole_numbers(self._tables["calls_of_functions"], -1, len(calls) - 1)
         for f, number in zip(self._functions, numbers, strict=True):
-            f._call = calls[number] if number >= 0 else None
+            f.call = calls[number] if number >= 0 else None
 
     def _read_derivations(self) -> None:
         derivations = []
