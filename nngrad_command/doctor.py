@@ -55,9 +55,9 @@ KNOWN = (
           "in sums of products of arrays with 7 axes or more (jax-ml/jax#39103, #39257, #40412)",
           "Install jax 0.10.1, or 0.11.2 or newer, or set the environment variable XLA_FLAGS to "
           "--xla_cpu_experimental_ynn_fusion_type= before Python starts."),
-    Fault("0.11.1", "0.11.1", "a loop of yours in JAX that writes less than 480 bytes at each step goes over the whole "
+    Fault("0.11.1", "0.11.1", "a loop that writes less than 480 bytes at each step goes over the whole "
           "array for it (jax-ml/jax#40101)",
-          "Install jax 0.11.2 or newer; nngrad's own loops write more at once on this version."),
+          "Install jax 0.11.2 or newer."),
     Fault("0.11.1", "0.12.0.1", "some programs take longer to compile (jax-ml/jax#40416), and nngrad's quick "
           "compilation of large ones takes three to four times as long as with jaxlib 0.10",
           "Keep executables on disk, which nngrad does unless NNGRAD_DISK_CACHE is off."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import operator
 import re
 import shlex
 import sys
@@ -10,6 +11,8 @@ from typing import NamedTuple
 
 _MODULES = {"scikit-learn": "sklearn"}
 """Modules whose names differ from those of their distributions."""
+
+_RELATIONS = {">=": operator.ge, "<=": operator.le, "!=": operator.ne, ">": operator.gt, "<": operator.lt}
 
 
 class Requirement(NamedTuple):
@@ -30,8 +33,8 @@ class Requirement(NamedTuple):
             return False
         installed = release_of(self.installed)
         return all(
-            installed >= release_of(version) if relation == ">=" else installed <= release_of(version)
-            for relation, version in re.findall(r"([<>]=)\s*([\w.]+)", self.bounds)
+            _RELATIONS[relation](installed, release_of(version))
+            for relation, version in re.findall(r"([<>!]=|<|>)\s*([\w.]+)", self.bounds)
         )
 
     @property

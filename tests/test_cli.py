@@ -157,7 +157,8 @@ def test_requirements_are_read() -> None:
     ("installed", "good"), [(None, False), ("0.7.2", False), ("0.8", True), ("0.9.1", True), ("0.10.0", False)]
 )
 def test_versions_are_compared(installed: str | None, good: bool) -> None:
-    assert Requirement("jax", ">=0.8.0,<=0.9.1", "", installed).satisfied == good
+    for bounds in (">=0.8.0,<=0.9.1", ">=0.8,<0.10", ">0.7.2,!=0.10"):
+        assert Requirement("jax", bounds, "", installed).satisfied == good
 
 
 # ---------------------------------------------------------------- demo

@@ -630,7 +630,7 @@ def bad(body: Callable[..., Any], init: Any = None, xs: Any = None, **options: A
             bad(lambda h, x: (with_updates(h, {h: h + 1}), x)),
             ValueError, r"scan: update in the body \(.*test_loops.py:\d+\) updates an argument of the body",
         ),
-        (lambda: F.fori_loop(0, 2.5, lambda i, h: h, Variable(())), TypeError, "must be ints, got 0 and 2.5"),
+        (lambda: F.fori_loop(0, 2.5, lambda i, h: h, Variable(())), TypeError, "upper must be an int, got 2.5"),
     ],
 )  # fmt: skip
 def test_what_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:

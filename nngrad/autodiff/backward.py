@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import threading
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,17 +15,15 @@ import nngrad.functions as F
 from backward_registry import registry
 
 from ..execution.compiled import BoundedCache, executables
-from ..execution.compiling import count_of
 from ..execution.interpret import Hook
 from ..execution.plans import RunPlan, Snapshot, is_watched, numbers_of, plan_of, present
-from ..execution.program import digest_of
 from ..execution.reading import keep_exchanged, run_one_by_one, take_snapshot
 from ..graph import NdArray, Variable, build_options, leaves_of
 from ..graph.messages import warn_user
 from ..graph.ndarray import NOT_KEPT
 from ..graph.process import interrupt_safe
 from ..graph.spec import x64_if
-from ..graph.thresholds import MOST_SUMS, SUMS_ON_HOST
+from ..graph.thresholds import MOST_SUMS
 from ..graph.value import put_together
 from .binding import record_reached, watched_leaves, watching
 from .fused import Fused, FusedKey, Passed, at, fused_for, gradient_graph, passed
@@ -335,36 +333,6 @@ def _sums(terms: Terms) -> tuple[Any, ...]:
     return tuple([functools.reduce(operator.add, xs) for xs in terms])
 
 
-class _Sums:
-    """An executable for sums of arrays of given shapes and dtypes.
-
-    On a CPU, NumPy computes the first calls: otherwise the second step of a loop that does not zero all gradients would
-    wait for the compiler.
-    """
-
-    def __init__(self, terms: Terms, key: Hashable) -> None:
-        self._jitted: Any = jax.jit(functools.partial(_sums))
-        self._needs_x64 = any([a.dtype.itemsize == 8 for a in jax.tree.leaves(terms)])
-        self._count = count_of(digest_of(b"sums", str(key).encode()))
-
-    def of(self, terms: Terms) -> tuple[Any, ...]:
-        """The sums."""
-        with x64_if(self._needs_x64):
-            # NumPy rounds each partial sum to 16 bits, where XLA may round only the last.
-            is_same_there = all([len(xs) == 2 or a.dtype.itemsize > 2 for xs in terms for a in xs])
-            is_on_host = is_same_there and all([_is_on_host(a) for xs in terms for a in xs])
-            if not is_on_host or not self._count.count(SUMS_ON_HOST):
-                return tuple(interrupt_safe(self._jitted)(terms))
-            with np.errstate(all="ignore"):
-                return tuple([jax.device_put(total) for total in _sums(jax.tree.map(np.asarray, terms))])
-
-
-def _is_on_host(array: Any) -> bool:
-    if isinstance(array, np.ndarray):
-        return True
-    return not array.committed and all([device.platform == "cpu" for device in array.devices()])
-
-
 _executables = executables.registered(BoundedCache(256))
 _accumulating = threading.RLock()
 
@@ -387,7 +355,8 @@ def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[
             cells = list(added)[:MOST_SUMS]
             terms = tuple([added.pop(cell) for cell in cells])
             key = tuple([(cell.spec, len(xs)) for cell, xs in zip(cells, terms, strict=True)])
-            sums = _executables.get(key, functools.partial(_Sums, terms, key)).of(terms)
+            with x64_if(any([cell.spec.needs_x64 for cell in cells])):
+                sums = interrupt_safe(_executables.get(key, lambda: jax.jit(functools.partial(_sums))))(terms)
             parts |= {cell: [total] for cell, total in zip(cells, sums, strict=True)}
         for cell in parts:
             cell.variable = None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
@@ -18,7 +17,6 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
 from .process import interrupt_safe
 from .spec import Spec, x64_if
-from .thresholds import SLOW_BELOW
 
 CUSTOM_RULES = {"custom_jvp_call", "custom_vjp_call"}
 """Primitives with a user-defined derivative."""
@@ -389,31 +387,6 @@ def _count(token: jax.Array) -> jax.Array:
     return lax.convert_element_type(lax.population_count(bits), jnp.uint32)
 
 # ---------------------------------------------------------------- loops that stack
-
-
-Step = Callable[[Any, Any], tuple[Any, Any]]
-"""From a carry and slices to the next carry and a tuple of results to stack."""
-
-
-def scan_in_segments(
-    step: Step, first: Any, scanned: tuple[Any, ...], length: int, reverse: bool = False, unroll: int = 1
-) -> Any:
-    """`lax.scan`, which returns the last carry and the stacks; in segments where that is much faster."""
-    size = _steps_at_once(step, first, scanned) if SLOW_BELOW else 1
-    if not 1 < size < length:
-        return lax.scan(step, first, scanned, length=length, reverse=reverse, unroll=max(1, min(unroll, length)))
-
-    def stretch(carry: Any, slices: tuple[Any, ...], length: int) -> tuple[Any, Any]:
-        return lax.scan(step, carry, slices, length=length, reverse=reverse, unroll=max(1, min(unroll, length)))
-
-    return in_segments(stretch, first, scanned, length, size, reverse)
-
-
-def _steps_at_once(step: Step, first: Any, scanned: tuple[Any, ...]) -> int:
-    """How many steps give enough bytes to be written at once."""
-    slices = tuple([jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in scanned])
-    rows = [row.size * row.dtype.itemsize for row in jax.tree.leaves(jax.eval_shape(step, first, slices)[1])]
-    return max([math.ceil(SLOW_BELOW / size) for size in rows if size], default=1)
 
 
 def in_segments(

@@ -6,8 +6,6 @@ beside it, or at the head of its section. A number without a measurement was cho
 
 from __future__ import annotations
 
-from jaxlib import version
-
 # ---------------------------------------------------------------- caches
 
 MOST_ANSWERS = 1 << 14
@@ -71,10 +69,6 @@ row would have to move up to n of them."""
 FEW_VALUES = 16
 """The most values per Variable for which each becomes a Variable of its own in any case: these make no larger graph
 than the Laplacian of a Laplacian. Repeat with `benchmarks/order_four.py`."""
-
-SUMS_ON_HOST = 30
-"""For this many calls NumPy adds, which takes 35 us longer per array; compiling a sum of one array takes 10 ms, of 100
-arrays 200 ms."""
 
 MOST_SUMS = 256
 """How many sums one executable computes: its compile time grows with the square of their number."""
@@ -195,11 +189,6 @@ MOST_TRUSTED = 500
 
 # ---------------------------------------------------------------- passes for CPUs
 # Repeat with `benchmarks/passes.py`.
-
-SLOW_BELOW = 512 if version.__version__ == "0.11.1" else 0
-"""Rows of fewer bytes are stacked in segments, so that no step writes less than this at once into the whole stack. On
-CPUs, XLA of jaxlib 0.11.1 traverses the whole stack to write a row of less than 450 to 480 bytes into it: 40,000 steps
-of four bytes take 0.7 s, and of 128 bytes 15 s, where 0.11.0, 0.11.2 and 0.12 take 0.0003 s and 0.003 s."""
 
 MANY_SUMS = 512
 """From this many sums on, sums over leading axes become a matrix product with ones on CPUs. XLA's CPU reduction fuses

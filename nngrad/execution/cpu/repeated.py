@@ -16,7 +16,6 @@ from jax import lax
 from ...graph import Array, Op, Spec, op
 from ...graph.arguments import Static
 from ...graph.block import Step, run_steps
-from ...graph.jaxpr import scan_in_segments
 from ...graph.spec import spec_of
 from .listing import Listing, Window
 from .repetitions import AlongSteps, Before, Each, Read, Repetition, Same, Slices, StepValue
@@ -132,7 +131,7 @@ def _loop_of_steps(*x: Array, loop: Static) -> tuple[jax.Array, ...]:
     last = tuple([lax.full(s.shape, 0, s.dtype) for s in loop.specs[: len(loop.last)]])
     totals = tuple([lax.full(each.spec.shape, 0, each.spec.dtype) for each in loop.totals])
     first = jnp.int32(0), tuple(start), last, totals
-    (_, handed, last, totals), stacks = scan_in_segments(step, first, (), loop.length)
+    (_, handed, last, totals), stacks = lax.scan(step, first, (), length=loop.length)
     return (*handed, *last, *totals, *stacks)
 
 

@@ -32,7 +32,6 @@ from ...graph.body_op import (
 )
 from ...graph.closing import close, derived_once
 from ...graph.jaxpr import in_segments
-from ...graph.jaxpr import scan_in_segments as scan_steps
 from ..operands import Operand, size_of
 from ..shaping import swapaxes
 from . import fusion, segments
@@ -306,12 +305,15 @@ def scan_of_body(
         after = body.picked(given, values, body.outputs[:carries])
         return tuple(after), tuple(body.picked(given, values, loop.stacked))
 
+    def scan(step: Any, carry: Any, slices: Any, length: int) -> Any:
+        return lax.scan(step, carry, slices, length=length, reverse=reverse, unroll=max(1, min(unroll, length)))
+
     if not segments:
-        last, stacks = scan_steps(step, tuple(first), tuple(scanned), length, reverse, unroll)
+        last, stacks = scan(step, tuple(first), tuple(scanned), length)
         return (*last, *stacks)
 
     def stretch(carry: tuple[Any, ...], slices: tuple[Any, ...], length: int) -> tuple[Any, Any]:
-        after, stacks = scan_steps(step, carry, slices, length, reverse, unroll)
+        after, stacks = scan(step, carry, slices, length)
         return after, (stacks, tuple([lax.expand_dims(c, (0,)) for c in carry]))
 
     last, (stacks, starts) = in_segments(stretch, tuple(first), tuple(scanned), length, segments[0], reverse)
