@@ -180,9 +180,9 @@ def functions_to_walk(request: Request) -> list[Function]:
 
     Only gradients of gradients, and recomputation, look further.
     """
-    lowest = min([x.rank for x in request.inputs], default=0)
+    lowest = min([0 if x.parent is None else x.parent.rank + 1 for x in request.inputs], default=0)
     if lowest and request.recompute in (None, False):
-        functions = functions_of(request.outputs, through=lambda x: x.rank > lowest)
+        functions = functions_of(request.outputs, through=lambda x: x.parent is not None and x.parent.rank >= lowest)
         read = [x.parent for f in functions for x in f.inputs if x.parent is not None]
         if not derived_in(functions) and not is_marked(read):
             return functions
@@ -204,16 +204,21 @@ def emitted_results(request: Request, since: int, functions: list[Function]) -> 
 
 
 def records(request: Request, task: Task, gradients: list[Variable]) -> list[tuple[Task, list[Variable]]]:
-    """What the gradients are derivatives of. Where leaves have initial gradients, it is told for each by itself: the
-    initial gradient of one leaf is in the derivative by no other, and may have a long history."""
+    """What the gradients are derivatives of. A leaf whose initial gradient is itself a graph is told apart: that graph
+    is in no other derivative, and may be long, as where gradients add up over many steps."""
     count = len(request.outputs)
-    if len(task.outputs) == count or len(task.inputs) != len(gradients) or any([x.parent for x in task.inputs]):
+    starts = list(zip(task.outputs, task.seeds, strict=True))
+    computed = [(x, gx.parent) for x, gx in starts[count:] if x.parent is None and gx is not None]
+    apart = {id(x) for x, f in computed if f is not None and f.inputs}
+    if not apart or len(task.inputs) != len(gradients):
         return [(task, gradients)]
+    pairs = list(zip(task.inputs, gradients, strict=True))
     found = []
-    for x, gx in zip(task.inputs, gradients, strict=True):
-        starts = [i for i in range(len(task.outputs)) if i < count or task.outputs[i] is x]
-        outputs, seeds = [task.outputs[i] for i in starts], [task.seeds[i] for i in starts]
-        found.append((task._replace(outputs=outputs, seeds=seeds, inputs=[x]), [gx]))
+    for group in [[p for p in pairs if id(p[0]) not in apart], *[[p] for p in pairs if id(p[0]) in apart]]:
+        inputs = [x for x, _ in group]
+        own = starts[:count] + [s for s in starts[count:] if any([s[0] is x for x in inputs])]
+        found.append((task._replace(outputs=[y for y, _ in own], seeds=[gy for _, gy in own], inputs=inputs),
+                      [gx for _, gx in group]))  # fmt: skip
     return found
 
 

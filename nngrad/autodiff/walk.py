@@ -167,8 +167,10 @@ class Grad:
                 given = rule.limits(f, gys, Near(self, f, rule.spectral, outputs))
             elif rule.accumulate is not None:
                 given = self.accumulated(rule.accumulate, f, filled, active, arrived)
-            else:
-                given = through_masks(rule, f, filled) if masked else rule.function(f, *filled)
+            elif masked and filled[0].parent is not None and filled[0].parent.inputs:
+                given = through_masks(rule, f, filled)
+            else:  # nothing is masked where a gradient starts
+                given = rule.function(f, *filled)
             gxs = given if isinstance(given, _SEVERAL) else (given,)
             fit = len(gxs) == len(f.inputs)
             for x, gx in zip(f.inputs, gxs, strict=False):
