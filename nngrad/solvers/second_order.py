@@ -68,13 +68,13 @@ class GaussNewton(Solver):
         line_search: The number of steps tried, eta = lr, lr / 2, lr / 4, ...; the one with the smallest loss is taken,
             or none if none lowers the loss. With 0 the first is taken unchecked.
         adaptive: Whether damping adapts (Levenberg and Marquardt): it is divided by 4 if the loss falls with the first
-            step nearly as the model predicts, and multiplied by 4 if it falls by less than a quarter of that. By
-            default it adapts if there is a line search.
+            step nearly as the model predicts, and multiplied by 4 if it falls by less than a quarter of that. With
+            None it is multiplied by 10 only if no step lowers the loss, and does not fall below `damping`.
         method: "residual", "dense" or "cg", as for `nn.natural_gradient`; by default whichever is smaller.
         maxiter: The largest number of products for "cg".
 
     Warns:
-        UserWarning: No step was taken although the model promises a smaller loss: once, or 16 times in a row with
+        UserWarning: No step was taken although the model promises a smaller loss: once, or 10 times in a row with
             adaptive damping. Said eight steps later, so that nothing waits for the device.
     """
 
@@ -91,6 +91,7 @@ class GaussNewton(Solver):
             least = "1 or more with adaptive=True" if adaptive else "0 or more"
             raise ValueError(f"line_search: must be {least}, got {line_search!r}")
         self.adaptive = self.line_search > 0 if adaptive is None else bool(adaptive)
+        self.only_if_refused = adaptive is None
         self._refusals: deque[Any] | None = deque()  # counts of recent steps; None when the warning was given
         self.method = None if method is None else checked_choice(method, METHODS, "method")
         self.maxiter = None if maxiter is None else checked_count(maxiter, "maxiter", others=" or None")
@@ -135,8 +136,13 @@ class GaussNewton(Solver):
             foretold = _foretold(state.damping, grads, direction, steps[0])
             is_promising = ~(foretold <= float(jnp.finfo(value.dtype).eps) ** 0.5 * value) & ~jnp.isnan(value)
             refused = jnp.where((eta == 0) & is_promising, state.refused + 1, 0).astype(np.int32)
-            damping = _adapted(state.damping, value - losses[0], foretold) if self.adaptive else state.damping
-            return moves, GaussNewtonState(damping, refused)
+            damping = state.damping
+            if self.adaptive:
+                is_good = value - losses[0] > foretold * 3 / 4
+                is_poor = refused > 0 if self.only_if_refused else ~(value - losses[0] > foretold / 4)
+                factor, least = (10.0, self.damping) if self.only_if_refused else (4.0, 0.0)
+                damping = jnp.maximum(damping * jnp.where(is_poor, factor, jnp.where(is_good, 0.25, 1.0)), least)
+            return moves, GaussNewtonState(damping.astype(state.damping.dtype), refused)
 
         return optax.GradientTransformationExtraArgs(init, update)
 
@@ -149,17 +155,11 @@ def _foretold(damping: Any, grads: Arrays, direction: Arrays, eta: Any) -> Any:
     return eta * slope - eta**2 * (slope - damping * size) / 2
 
 
-def _adapted(damping: Any, fall: Any, foretold: Any) -> Any:
-    """The next damping, after the loss fell by `fall` in the first step, for which the model had `foretold`."""
-    is_poor, is_good = ~(fall > foretold / 4), fall > foretold * 3 / 4
-    return (damping * jnp.where(is_poor, 4.0, jnp.where(is_good, 0.25, 1.0))).astype(damping.dtype)
-
-
 def _moved(params: Arrays, direction: Arrays, eta: Any) -> Arrays:
     return tuple([p - eta.astype(p.dtype) * d for p, d in zip(params, direction, strict=True)])
 
 
 _LATE = 8
 """The number of steps after which a count is read: by then it is ready, so nothing waits for it."""
-_PATIENCE = 16
-"""The number of refused steps in a row, each with 4 times the damping, after which more damping will not help."""
+_PATIENCE = 10
+"""The number of refused steps in a row, each with 4 or 10 times the damping, after which more will hardly help."""
