@@ -15,6 +15,7 @@ from nngrad.execution.lower import linearize
 from nngrad.execution.passes import PASSES, is_too_long, prepared
 from nngrad.execution.program import digest_of_program
 from nngrad.graph import Variable
+from tests.slow import slow_but
 
 NAMES = [each.name for each in PASSES]
 RNG = np.random.default_rng(7)
@@ -68,7 +69,7 @@ def waves() -> list[Variable]:
     return [F.sum(s * g), *nn.grad(F.sum(g**2), [x, w]), larger, ys]
 
 
-@pytest.mark.parametrize("build", [convolved, recurrent, looped, pooled, waves])
+@pytest.mark.parametrize("build", slow_but([convolved, looped], [convolved, recurrent, looped, pooled, waves]))
 def test_results_without_a_pass_or_any_are_the_same(build: object) -> None:
     graph = build()  # type: ignore[operator]
     nn.forward_all(graph)

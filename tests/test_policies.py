@@ -12,6 +12,7 @@ import pytest
 from jax.ad_checkpoint import checkpoint_name
 
 import nngrad.jax as nj
+from tests.slow import slow_but_every
 
 P = jax.checkpoint_policies
 RANDOM = np.random.default_rng(0)
@@ -119,10 +120,10 @@ def test_what_a_policy_saves_in_loops_and_branches_is_not_computed_again(name: s
     assert products(nj.grad, jax.checkpoint) == products(nj.grad, nj.checkpoint) <= theirs
 
 
-@pytest.mark.parametrize(("name", "shape"), [
+@pytest.mark.parametrize(("name", "shape"), slow_but_every(4, [
     *[(name, shape) for name in ("none", "products", "one name") for shape in (chain, loop)],
     ("products", scanned), ("one name", branched), ("one name", nested),
-])
+]))
 def test_higher_orders(name: str, shape: Any) -> None:
     def third(grad: Any) -> Any:
         value = shape(with_policy(jax.checkpoint, POLICIES[name]))

@@ -32,7 +32,10 @@ def written(lib: Any, at: potential.Crystal, *given: Any) -> Any:
     return energy, -slope, stress, column, potential.with_equinox(lib, at)(*given)
 
 
-@pytest.mark.parametrize("parts", [potential.AT_ONCE, potential.IN_CHUNKS], ids=["at_once", "in_chunks"])
+@pytest.mark.parametrize("parts", [
+    pytest.param(potential.AT_ONCE, id="at_once"),
+    pytest.param(potential.IN_CHUNKS, id="in_chunks", marks=pytest.mark.slow),
+])
 def test_training_on_forces_stress_and_hessian_columns(parts: potential.Parts) -> None:
     at, ws = small()
     given = [*at.edges, at.positions, *ws]
@@ -43,6 +46,7 @@ def test_training_on_forces_stress_and_hessian_columns(parts: potential.Parts) -
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_equinox_model_through_the_drop_in() -> None:
     at, ws = small()
     given = [*at.edges, at.positions, *ws]

@@ -21,6 +21,7 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.graph.function import watched
+from tests.slow import slow_but_every
 
 from .moments import INTERRUPTED, Interrupts, instructions_of
 from .scripts import output_of
@@ -128,7 +129,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("action", WHOLE.values(), ids=list(WHOLE))
+@pytest.mark.parametrize("action", slow_but_every(4, WHOLE.values()), ids=list(WHOLE))
 def test_all_that_builds_gradients_at_random_instructions(action: Callable[[], Any]) -> None:
     action()
     total = instructions_of(action)

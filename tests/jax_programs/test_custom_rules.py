@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.jax as nj
 from nngrad.functions.jaxpr_structure import structure_of
+from tests.slow import slow_but_every
 
 
 @pytest.fixture(autouse=True)
@@ -264,8 +266,10 @@ RULES: dict[str, Callable[[], Callable[..., Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("within", ["calls", "checkpoint", "nj.checkpoint", "jit", "scan", "vmap"])
+@pytest.mark.parametrize(
+    ("rule", "within"),
+    slow_but_every(5, product(RULES, ["calls", "checkpoint", "nj.checkpoint", "jit", "scan", "vmap"])),
+)
 def test_the_next_derivative_is_of_what_the_rule_gives(rule: str, within: str) -> None:
     function = RULES[rule]()
 
@@ -391,9 +395,10 @@ def second(m: Any, f: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return derived
 
 
-@pytest.mark.parametrize("kind", ["custom_vjp", "custom_jvp"])
-@pytest.mark.parametrize("around", AROUND)
-@pytest.mark.parametrize("made", [of_constants, of_arguments])
+@pytest.mark.parametrize(
+    ("kind", "around", "made"),
+    slow_but_every(3, product(["custom_vjp", "custom_jvp"], AROUND, [of_constants, of_arguments])),
+)
 def test_rules_that_read_what_the_function_computes_around_them(kind: str, around: str, made: Any) -> None:
     f, x = reading_around(kind, around, made), jnp.asarray(POINT)
     builds = [lambda m: m.grad(f), lambda m: second(m, f), lambda m: jax.jit(second(m, f))]
