@@ -1,7 +1,7 @@
 """Backward rules of the activation functions."""
 
 import nngrad.functions as F
-from nngrad.functions.activation import GELU_CUBIC, GELU_SCALE, slope_shape
+from nngrad.functions.activation import GELU_CUBIC, GELU_END, GELU_SCALE, slope_shape
 from nngrad.functions.array import zeros_like
 from nngrad.graph import Function, Variable
 
@@ -72,10 +72,48 @@ def selu_backward(f: Function, gy: Variable) -> Variable:
 
 # ---------------------------------------------------------------- sigmoids
 
-slopes(F.sigmoid, "dy/dx = y (1 - y)", lambda y: y * (1 - y))
+_FEW = 16
+"""The largest number of functions above `x` that are looked at."""
+
+
+def is_at_hand(f: Function) -> bool:
+    """Whether a slope may read the input of `f` beside its output: it is an input of the graph, or comes from inputs by
+    a few elementwise functions, which a compiler repeats at no cost; or a gradient reads it already. A layer's product
+    is not: it would be kept in memory for this alone."""
+    if f.order:
+        return True
+    (x,) = f.inputs
+    unseen, count = [x.parent], 0
+    while unseen:
+        g = unseen.pop()
+        if g is not None and g.inputs:
+            count += 1
+            if count > _FEW or not g.op.diagonal:
+                return False
+            unseen += [x.parent for x in g.inputs]
+    return True
+
+
+@backward(F.sigmoid)
+def sigmoid_backward(f: Function, gy: Variable) -> Variable:
+    """dy/dx = y (1 - y)"""
+    (x,), (y,) = f.inputs, f.outputs
+    return gy * (y * (F.sigmoid_complement(y, x) if is_at_hand(f) else 1 - y))
+
+
+gradients(F.sigmoid_complement, "dy/ds = -1 of y = 1 - s; x only gives the value", lambda gy: (-gy, None))
 slopes(F.log_sigmoid, "dy/dx = sigmoid(-x)", lambda x: F.sigmoid(-x))
 slopes(F.softplus, "dy/dx = sigmoid(beta x)", lambda x, beta: F.sigmoid(beta * x))
-slopes(F.tanh, "dy/dx = 1 - y^2", lambda y: 1 - y * y)
+
+
+@backward(F.tanh)
+def tanh_backward(f: Function, gy: Variable) -> Variable:
+    """dy/dx = 1 - y^2"""
+    (x,), (y,) = f.inputs, f.outputs
+    return gy * (F.tanh_slope(y, x) if is_at_hand(f) else 1 - y * y)
+
+
+gradients(F.tanh_slope, "dy/dt = -2 t of y = 1 - t^2; x only gives the value", lambda gy, t: (gy * (-2 * t), None))
 
 
 @backward(F.tanh_shrink)
@@ -95,43 +133,55 @@ def swish_backward(f: Function, gy: Variable) -> Variable:
     (x,) = f.inputs
     (y,) = f.outputs
     s = F.sigmoid(x)
-    return gy * (s + y * (1 - s))
+    return gy * (s + y * F.sigmoid_complement(s, x))
 
 
 @backward(F.gelu)
 def gelu_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = (1 + t)/2 + x/2 (1 - t^2) u' with t = tanh u, u = a (x + b x^3), u' = a (1 + 3 b x^2)"""
+    """dy/dx = s + x s (1 - s) u' with s = sigmoid(u), u = 2 a (x + b x^3), u' = 2 a (1 + 3 b x^2)"""
     (x,) = f.inputs
-    # From |x| = 10 on, t is 1 or -1 in every dtype: x is cut there, lest x^2 overflow and meet 1 - t^2 = 0.
-    z = F.minimum_scalar(F.maximum_scalar(x, val=-10.0), val=10.0)
-    t = F.tanh(GELU_SCALE * (z + GELU_CUBIC * z**3))
-    slope = GELU_SCALE * (1 + 3 * GELU_CUBIC * z**2)
-    return gy * (0.5 * (1 + t) + 0.5 * z * ((1 - t * t) * slope))
+    # From |x| = GELU_END on, s (1 - s) is 0 in every dtype: x is cut there, lest x^2 overflow and meet that 0.
+    z = F.minimum_scalar(F.maximum_scalar(x, val=-GELU_END), val=GELU_END)
+    u = 2 * GELU_SCALE * (z + GELU_CUBIC * z**3)
+    s = F.sigmoid(u)
+    slope = 2 * GELU_SCALE * (1 + 3 * GELU_CUBIC * z**2)
+    return gy * (s + z * (s * F.sigmoid_complement(s, u) * slope))
 
 
 @backward(F.mish)
 def mish_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = t + x (1 - t^2) sigmoid(x) with t = tanh(softplus(x))"""
+    """dy/dx = t + x (1 - t^2) sigmoid(x) with t = tanh(p), p = softplus(x)"""
     (x,) = f.inputs
-    # From x = 50 on, t is 1 in every dtype: x is cut there, lest a multiple of it overflow and meet 1 - t^2 = 0.
-    z = F.minimum_scalar(x, val=50.0)
-    t = F.tanh(F.softplus(z))
-    return gy * (t + z * ((1 - t * t) * F.sigmoid(z)))
+    # From x = 380 on, 1 - t^2 is 0 in every dtype: x is cut there, lest a multiple of it overflow and meet that 0.
+    z = F.minimum_scalar(x, val=380.0)
+    p = F.softplus(z)
+    t = F.tanh(p)
+    return gy * (t + z * (F.tanh_slope(t, p) * F.sigmoid(z)))
 
 
 # ---------------------------------------------------------------- along an axis
 
 
-@backward(F.softmax)
-def softmax_backward(f: Function, gy: Variable) -> Variable:
-    """dy_i/dx_j = y_i (1[i = j] - y_j) along the axis"""
-    (y,) = f.outputs
-    axis = f.args["axis"]
-    gyy = gy * y
-    return gyy - y * F.sum(gyy, axis=-1 if axis is None else axis, keepdims=True)
+gradients(
+    F.softmax, "dy_i/dx_j = y_i (1[i = j] - y_j) along the axis",
+    lambda gy, y, axis: F.less_share(gy * y, y, axis=axis),
+)  # fmt: skip
+gradients(
+    F.log_softmax, "dy_i/dx_j = 1[i = j] - exp(y_j) along the axis",
+    lambda gy, y, axis: F.less_share(gy, F.exp(y), axis=axis),
+)  # fmt: skip
+
+
+def total(x: Variable, axis: int | None) -> Variable:
+    """The sum along `axis`, by default the last, which stays with size 1."""
+    return F.sum(x, axis=-1 if axis is None else axis, keepdims=True)
 
 
 gradients(
-    F.log_softmax, "dy_i/dx_j = 1[i = j] - exp(y_j) along the axis",
-    lambda gy, y, axis: gy - F.exp(y) * F.sum(gy, axis=-1 if axis is None else axis, keepdims=True),
+    F.less_share, "of x - p sum(x): gx = gy - sum(p gy), gp = -gy sum(x)",
+    lambda gy, x, p, axis: (F.less_mean(gy, p, axis=axis), -gy * total(x, axis)),
+)  # fmt: skip
+gradients(
+    F.less_mean, "of x - sum(p x): gx = gy - p sum(gy), gp = -x sum(gy)",
+    lambda gy, x, p, axis: (F.less_share(gy, p, axis=axis), -x * total(gy, axis)),
 )  # fmt: skip

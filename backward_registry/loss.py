@@ -8,7 +8,7 @@ import nngrad.functions as F
 from nngrad.functions.loss import last_or
 from nngrad.graph import Function, Variable
 
-from .rules import backward, gradients, non_differentiable
+from .rules import backward, non_differentiable
 
 non_differentiable(F.class_mask)
 
@@ -24,8 +24,7 @@ def softmax_cross_entropy_backward(f: Function, gy: Variable) -> tuple[Variable,
     x, target = f.inputs
     axis = last_or(f.args["axis"], x.ndim)
     mask = F.class_mask(target, classes=x.shape[axis], axis=axis, dtype=gy.dtype)
-    counted = F.sum(mask, axis=axis, keepdims=True)
-    return gy * (F.softmax(x, axis=axis) * counted - mask), None
+    return -gy * F.less_share(mask, F.softmax(x, axis=axis), axis=axis), None
 
 
 @backward(F.categorical_cross_entropy)
@@ -37,10 +36,15 @@ def categorical_cross_entropy_backward(f: Function, gy: Variable) -> tuple[Varia
     return gy * -(mask / F.maximum_scalar(x, val=smallest(gy))), None
 
 
-gradients(
-    F.sigmoid_cross_entropy, "dy/dx = sigmoid(x) - target, dy/dtarget = -x",
-    lambda gy, x, target: (gy * (F.sigmoid(x) - target), (gy * -x if target.spec.differentiable else None)),
-)  # fmt: skip
+@backward(F.sigmoid_cross_entropy)
+def sigmoid_cross_entropy_backward(f: Function, gy: Variable) -> tuple[Variable, Variable | None]:
+    """dy/dx = (1 - target) s - target (1 - s) with s = sigmoid(x), dy/dtarget = -x"""
+    x, target = f.inputs
+    s = F.sigmoid(x)
+    gx = gy * ((1 - target) * s - target * F.sigmoid_complement(s, x))
+    return gx, (gy * -x if target.spec.differentiable else None)
+
+
 
 
 @backward(F.binary_cross_entropy)

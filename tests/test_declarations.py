@@ -56,6 +56,10 @@ AT_KINKS = [
 PIECEWISE = {
     "log_gamma_sample": "its derivative is that of the distribution, and not of the draws, some of which are rejected",
     "recomputed": "its value is that of an input that gets no gradient",
+    "sigmoid_complement": "its value is that of an input that gets no gradient",
+    "tanh_slope": "its value is that of an input that gets no gradient",
+    "less_share": "it is applied twice, which changes nothing where the shares sum to 1",
+    "less_mean": "it is applied twice, which changes nothing where the weights sum to 1",
 }
 """Ops whose differences mean nothing, though their rules are exact, each with the reason."""
 

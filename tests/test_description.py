@@ -138,8 +138,8 @@ def test_gradients_know_what_they_come_from() -> None:
         assert described.bases[i] in (forward["tanh"], forward["sin"])
         assert described.rules[i] is f.origin.op
         assert described.base_ranks[i] == described.ranks[described.bases[i]]
-    (square,) = [i for i in range(len(described)) if described.op_name(i) == "r_sub_scalar"]
-    assert described.formula(square) == formula_of(F.tanh) == "dy/dx = 1 - y^2"
+    (slope,) = [i for i in range(len(described)) if described.op_name(i) == "tanh_slope"]
+    assert described.formula(slope) == formula_of(F.tanh) == "dy/dx = 1 - y^2"
 
 
 def test_of_a_base_that_the_graph_lacks_its_rank_is_known() -> None:

@@ -11,13 +11,17 @@ from .activation import crelu as crelu
 from .activation import elu as elu
 from .activation import gelu as gelu
 from .activation import leaky_relu as leaky_relu
+from .activation import less_mean as less_mean
+from .activation import less_share as less_share
 from .activation import log_softmax as log_softmax
 from .activation import prelu as prelu
 from .activation import relu as relu
 from .activation import relu6 as relu6
 from .activation import selu as selu
+from .activation import sigmoid_complement as sigmoid_complement
 from .activation import softmax as softmax
 from .activation import softplus as softplus
+from .activation import tanh_slope as tanh_slope
 from .arithmetic import add2 as add2
 from .arithmetic import add_n as add_n
 from .arithmetic import add_scalar as add_scalar

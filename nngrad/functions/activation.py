@@ -13,12 +13,14 @@ from ..graph import Array, AsFloats, Function, Variable, WithAxis, composite, op
 from ..graph.arguments import Ignored, Scalar
 from ..graph.axes import AxisMap, Places, axis_of, mixes
 from . import movement
-from .arithmetic import broadcast_scalar, floating, mul_scalar, of_floats
+from .arithmetic import alike, broadcast_pair, broadcast_scalar, computed_as, floating, mul_scalar, of_floats, widened
 from .axis_maps import base_axis_leading
 
 GELU_SCALE = math.sqrt(2 / math.pi)
 GELU_CUBIC = 0.044715
 """`gelu(x) = x/2 (1 + tanh(GELU_SCALE (x + GELU_CUBIC x^3)))`."""
+GELU_END = 22.0
+"""From here on the distance of the tanh from 1 is 0 in every dtype."""
 
 
 # ---------------------------------------------------------------- piecewise linear
@@ -171,6 +173,23 @@ def celu(x: Array, /, alpha: Scalar = 1.0, axis: int = 1) -> Variable:
 # ---------------------------------------------------------------- sigmoids
 
 sigmoid = of_floats(lax.logistic, "`1 / (1 + exp(-x))`.", name="sigmoid")
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True)
+def sigmoid_complement(s: Array, x: Array, /) -> jax.Array:
+    """`1 - s` for `s = sigmoid(x)`, computed from `x`, so that it is right where `s` is rounded to 1.
+
+    Its derivatives are those of `1 - s`: nothing passes to `x`.
+
+    Args:
+        s: The sigmoid of `x`.
+        x: Any shape that broadcasts with that of `s`.
+    """
+    s, x = broadcast_pair(floating(s), floating(x))
+    y = 1 - s
+    return computed_as(y, lax.select(lax.gt(x, lax.full_like(x, 0)), lax.exp(-x) * s, y))
+
+
 log_sigmoid = of_floats(
     lambda x: -_softplus(-x), "`log(sigmoid(x))`, computed without overflow.", name="log_sigmoid", precision="high"
 )
@@ -197,6 +216,23 @@ def softplus(x: Array, /, beta: Scalar = 1.0) -> jax.Array:
 
 
 tanh = of_floats(lax.tanh, "Hyperbolic tangent.")
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True)
+def tanh_slope(t: Array, x: Array, /) -> jax.Array:
+    """`1 - t * t` for `t = tanh(x)`, computed from `x`, so that it is right where `t` is rounded to 1 or -1.
+
+    Its derivatives are those of `1 - t * t`: nothing passes to `x`.
+
+    Args:
+        t: The hyperbolic tangent of `x`.
+        x: Any shape that broadcasts with that of `t`.
+    """
+    t, x = broadcast_pair(floating(t), floating(x))
+    # With e = exp(-2 |x|) it is 4 e / (1 + e)^2, and |t| = (1 - e) / (1 + e), hence 1 + |t| = 2 / (1 + e).
+    return computed_as(1 - t * t, lax.exp(-2 * lax.abs(x)) * lax.square(1 + lax.abs(t)))
+
+
 tanh_shrink = of_floats(lambda x: x - lax.tanh(x), "`x - tanh(x)`.", name="tanh_shrink")
 softsign = of_floats(lambda x: x / (1 + lax.abs(x)), "`x / (1 + |x|)`.", name="softsign", type_name="SoftSign")
 swish = of_floats(
@@ -211,7 +247,8 @@ def gelu(x: Array, /) -> jax.Array:
     The approximation of `x` times the normal distribution function is that of Hendrycks and Gimpel (2016).
     """
     x = floating(x)
-    y: jax.Array = 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
+    # (1 + tanh(u)) / 2 = sigmoid(2 u), which is accurate where tanh(u) is rounded to -1.
+    y: jax.Array = x * lax.logistic(2 * GELU_SCALE * (x + GELU_CUBIC * (x * x * x)))
     return y
 
 
@@ -249,6 +286,47 @@ def log_softmax(x: Array, /, axis: int | None = None) -> jax.Array:
     """
     shifted, axes = _shifted(x, axis)
     return shifted - lax.expand_dims(lax.log(lax.reduce_sum(lax.exp(shifted), axes)), axes)
+
+
+@op(axes=mixes("axis", none=-1), linear=True, fuses="in place", precision="inside")
+def less_share(x: Array, p: Array, /, axis: int | None = None) -> jax.Array:
+    """`x - p sum(x)` along `axis`, for shares `p` whose sum is 1: what is left of `x` when each takes its share.
+
+    It is applied twice, which changes nothing but rounding: so it is right where a share is rounded to 1.
+
+    Args:
+        x: Any shape of at least one axis.
+        p: Shares, of the shape of `x`.
+        axis: The axis along which the shares sum to 1; by default the last.
+    """
+    return _twice(lambda x, p, total: x - p * total(x), x, p, axis)
+
+
+@op(axes=mixes("axis", none=-1), linear=True, fuses="in place", precision="inside")
+def less_mean(x: Array, p: Array, /, axis: int | None = None) -> jax.Array:
+    """`x - sum(p x)` along `axis`, for weights `p` whose sum is 1: deviations from the mean.
+
+    It is applied twice, which changes nothing but rounding: so it is right where a weight is rounded to 1.
+
+    Args:
+        x: Any shape of at least one axis.
+        p: Weights, of the shape of `x`.
+        axis: The axis along which the weights sum to 1; by default the last.
+    """
+    return _twice(lambda x, p, total: x - total(p * x), x, p, axis)
+
+
+def _twice(project: Callable[..., jax.Array], x: jax.Array, p: jax.Array, axis: int | None) -> jax.Array:
+    """A projection along an axis with the weights `p`, applied twice, with the derivatives of applying it once."""
+    x, p = alike(floating(x), floating(p))
+    axes = (axis_of(-1 if axis is None else axis, x.ndim),)
+
+    def total(x: jax.Array) -> jax.Array:
+        return lax.expand_dims(lax.reduce_sum(x, axes), axes)
+
+    wide, weights = widened(x), widened(p)
+    once = project(wide, weights, total)
+    return lax.convert_element_type(computed_as(once, project(once, weights, total)), x.dtype)
 
 
 def _shifted(x: jax.Array, axis: int | None) -> tuple[jax.Array, tuple[int]]:

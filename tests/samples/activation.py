@@ -1,7 +1,10 @@
 """Samples of the activation functions."""
 
+import math
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from . import fixed, real, sample
 
@@ -15,6 +18,15 @@ def wide(*shape):
     """`real` numbers 6 times as large, between and beyond the kinks at -2.5, 2.5 and 6."""
     draw = real(*shape)
     return lambda rng: 6 * draw(rng)
+
+
+def shares(*shape, axis=-1):
+    """Positive numbers whose sum along `axis` is 1."""
+
+    def draw(rng):
+        p = rng.uniform(0.2, 1, shape)
+        return p / p.sum(axis, keepdims=True)
+    return draw
 
 
 SAMPLES = [
@@ -44,6 +56,18 @@ SAMPLES = [
     sample("softplus", real(2, 3), beta=2.5, ref=lambda x: softplus(2.5 * x) / 2.5),
     sample("softplus", real(2, 3), beta=-0.5, ref=lambda x: softplus(-0.5 * x) / -0.5),
     sample("tanh", real(2, 3), ref=jnp.tanh),
+    sample("sigmoid_complement", fixed(0.25, 0.5, 0.9), fixed(-math.log(3), 0.0, math.log(9)), ref=lambda s, x: 1 - s,
+           numeric=False),
+    sample("tanh_slope", fixed(0.25, 0.0, -0.9), lambda rng: np.arctanh([0.25, 0.0, -0.9]), ref=lambda t, x: 1 - t * t,
+           numeric=False),
+    sample("less_share", real(2, 3), shares(2, 3), ref=lambda x, p: x - p * jnp.sum(x, -1, keepdims=True),
+           numeric=False),
+    sample("less_share", real(2, 3), shares(2, 3, axis=0), axis=0, ref=lambda x, p: x - p * jnp.sum(x, 0),
+           numeric=False),
+    sample("less_mean", real(2, 3), shares(2, 3), ref=lambda x, p: x - jnp.sum(p * x, -1, keepdims=True),
+           numeric=False),
+    sample("less_mean", real(2, 3), shares(2, 3, axis=0), axis=0, ref=lambda x, p: x - jnp.sum(p * x, 0),
+           numeric=False),
     sample("tanh_shrink", real(2, 3), ref=lambda x: x - jnp.tanh(x)),
     sample("softsign", real(2, 3), ref=jax.nn.soft_sign),
     sample("swish", real(2, 3), ref=jax.nn.swish),
