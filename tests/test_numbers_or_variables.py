@@ -104,3 +104,5 @@ def test_in_bodies_and_rows() -> None:
     ):
         with pytest.raises(TypeError, match="Variable"):
             refused()
+    with pytest.raises(ValueError, match=r"^huber_loss\b.* do not broadcast"):
+        F.huber_loss(x, x, delta=V(np.ones(3)))

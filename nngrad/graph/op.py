@@ -119,7 +119,10 @@ class Op(Facts, Generic[P, R]):
             if given is None:
                 raise
         assert self.of_variables is not None
-        result: R = self.of_variables(*given)  # type: ignore[assignment]
+        try:
+            result: R = self.of_variables(*given)  # type: ignore[assignment]
+        except REFUSALS as error:
+            raise_by_name(error, self, args, kwargs)
         return result
 
     def _given_variables(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
