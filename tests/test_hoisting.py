@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,6 +21,7 @@ from nngrad.execution.partitions import hoist_from, with_literals
 from nngrad.execution.program import Program
 
 from .costs import compilations
+from .oracle import by_jax
 
 
 @pytest.fixture(autouse=True)
@@ -231,3 +233,63 @@ def test_steps_of_a_recurrence_keep_their_indices() -> None:
         h = F.tanh(h + x[t])
     block = linearize([h]).program.block
     assert hoist_from(block) == (block, ())
+
+
+# ---------------------------------------------------------------- numbers in bodies, and to compare with
+
+def in_a_checkpoint(x: nn.Variable, c: float) -> nn.Variable:
+    return nn.checkpoint(lambda y: nn.checkpoint(lambda z: F.tanh(z) * c)(y) + c)(x)
+
+
+BODIES: dict[str, tuple[Callable[[nn.Variable, float], nn.Variable], Callable[[Any, float], Any]]] = {
+    "scan": (
+        lambda x, c: F.scan(lambda h, _: (F.sin(h) * c, None), x, length=2)[0],
+        lambda x, c: c * jnp.sin(c * jnp.sin(x)),
+    ),
+    "while_loop": (
+        lambda x, c: F.while_loop(lambda h: F.sum(h) < 3 + c, lambda h: h * (c + 1.5), x, bound=9),
+        lambda x, c: jnp.where(jnp.sum(x) < 3 + c, x * (c + 1.5), x),
+    ),
+    "cond": (
+        lambda x, c: F.cond(F.sum(x) > c, lambda: F.scan(lambda h, _: (h * c, None), x, length=2)[0], lambda: x / c),
+        lambda x, c: jnp.where(jnp.sum(x) > c, x * c * c, x / c),
+    ),
+    "checkpoint": (in_a_checkpoint, lambda x, c: c * jnp.tanh(x) + c),
+    "maximum": (lambda x, c: F.maximum_scalar(x, c) * x, lambda x, c: jnp.maximum(x, c) * x),
+    "minimum": (lambda x, c: F.minimum_scalar(x, c) * x, lambda x, c: jnp.minimum(x, c) * x),
+    "comparison": (lambda x, c: F.where(x >= c, x * x, F.sin(x)), lambda x, c: jnp.where(x >= c, x * x, jnp.sin(x))),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_numbers_in_bodies_and_to_compare_with_are_compiled_once(name: str) -> None:
+    ours, theirs = BODIES[name]
+    given, numbers = np.array([0.3, 0.9, 1.7]), [0.6, 0.85, 0.77]  # on the same side of every condition
+
+    def gradients(c: float) -> list[np.ndarray]:
+        x = nn.Variable.from_numpy_array(given, need_grad=True)
+        loss = F.sum(ours(x, c) ** 2)
+        loss.forward()
+        loss.backward()
+        return [x.g.copy(), loss.d]
+
+    first = gradients(0.7)
+    with compilations() as compiled:
+        found = [first, *map(gradients, numbers)]
+    assert not compiled
+    slope = jax.value_and_grad(lambda x, c: jnp.sum(theirs(x, c) ** 2))
+    for c, (g, value) in zip([0.7, *numbers], found, strict=True):
+        expected = by_jax(slope, given, c)
+        np.testing.assert_allclose(value, expected[0], rtol=1e-12)
+        np.testing.assert_allclose(g, expected[1], rtol=1e-12)
+
+
+def test_many_numbers_in_a_body_stay() -> None:
+    def step(h: nn.Variable, _: Any) -> Any:
+        return F.add_n(*[F.sin(h) * (0.1 + 0.01 * k) for k in range(9)]), None
+
+    x = nn.Variable.from_numpy_array(np.arange(3.0))
+    block = linearize([F.scan(step, x, length=2)[0] * 0.7]).program.block
+    general, numbers = hoist_from(block)
+    assert numbers == (0.7,)
+    assert general.steps[0] == block.steps[0]

@@ -61,6 +61,8 @@ DTYPES = ("?", "i1", "i2", "i4", "u1", "u2", "u4", "f4")
         ("a shape", lambda i: F.sum(F.sin(row(i + 1))), r"an array was float32\[5\], and is float32\[6\] now"),
         ("a dtype", lambda i: F.reshape(V.from_numpy_array(np.ones(3, DTYPES[i])), (3, 1)), "and is uint16"),
         ("a Python constant", lambda i: F.sin(F.pad(row(), (i, 0))), r"pad_width of F.pad has changed to \(5, 0\)"),
+        ("a Python constant", lambda i: F.scan(lambda h, _: (F.sin(h) ** (i + 2), None), row(), length=2)[0],
+         r"val of F.pow_scalar has changed to 7.0, at .*test_said_in_time.py:\d+, in <lambda>"),
         ("a function object", lambda i: F.jax_function(lambda a: a * i)(row()), "gets a new one each time"),
         ("the number of functions", lambda i: chain(i + 1), "there were 5, and are 6 now"),
     ],

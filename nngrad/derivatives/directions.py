@@ -75,7 +75,7 @@ def in_chunks(
     for first in range(0, count, int(chunk)):
         given = {t: vectors(first, min(int(chunk), count - first)) for t, vectors in values}
         if parts:
-            given = {t: F.optimization_barrier(v, *map(F.unlink, parts[-1])) for t, v in given.items()}
+            given = {t: F.optimization_barrier(v, *[F.unlink(y) for y in parts[-1]]) for t, v in given.items()}
         parts.append(vectorize(ys, given, collapse))
     joined = [F.add_n(*part) if collapse else F.concatenate(*part, axis=0) for part in zip(*parts, strict=True)]
     return min(whole, joined, key=lambda outputs: timeline(linearize(outputs).program).peak)

@@ -23,8 +23,10 @@ from typing import Any, NamedTuple
 
 import jax
 
+from ..graph import Op
+from ..graph.block import Block, bodies_in
 from ..graph.body_op import ControlOp
-from ..graph.messages import users_location
+from ..graph.messages import SourceLocation, users_location
 from ..graph.spec import Spec
 from ..graph.thresholds import LARGE, SECONDS_OF_A_CALL, SECONDS_OF_A_KIND, SECONDS_OF_AN_ELEMENT, SHARE_LOST
 from .program import Program
@@ -308,12 +310,21 @@ class ProgramStructure(NamedTuple):
     """A hash of how the functions are connected, and of what is computed."""
 
 
+def _steps_within(block: Block) -> Iterator[tuple[Op, tuple[Any, ...], SourceLocation | None]]:
+    """The functions of a block, with where they were written if that is known, each after those of its bodies."""
+    for (op, arguments, _), place in zip(block.steps, block.places or (None,) * len(block.steps), strict=True):
+        for body in bodies_in(arguments):
+            yield from _steps_within(body)
+        yield op, arguments, place
+
+
 def compared_structure(program: Program) -> ProgramStructure:
     """The parts of a program that are compared."""
+    steps = [*_steps_within(program.block)]
     return ProgramStructure(
         program.block.inputs,
-        tuple([op.name for op, _, _ in program.block.steps]),
-        tuple([tuple(map(hash, arguments)) for _, arguments, _ in program.block.steps]),
+        tuple([op.name for op, _, _ in steps]),
+        tuple([tuple(map(hash, arguments)) for _, arguments, _ in steps]),
         hash((tuple([ins for _, _, ins in program.block.steps]), program.block.outputs)),
     )
 
@@ -331,13 +342,15 @@ def program_difference(before: ProgramStructure, program: Program, now: ProgramS
         if was is not spec:
             what = "a shape" if was.shape != spec.shape else "a dtype"
             return what, f"an array was {was!r}, and is {spec!r} now"
-    for (op, arguments, _), old, new in zip(program.block.steps, before.arguments, now.arguments, strict=True):
+    steps = _steps_within(program.block)
+    for (op, arguments, place), old, new in zip(steps, before.arguments, now.arguments, strict=True):
         changed = [i for i, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
         if changed:
             name, argument = op.argument_names[changed[0]], arguments[changed[0]]
             if getattr(argument, "opaque", False):
                 return "a function object", f"F.{op.name} gets a new one each time"
-            return "a Python constant", f"{name} of F.{op.name} has changed to {argument!r:.60}"
+            where = "" if place is None else f", at {place}"
+            return "a Python constant", f"{name} of F.{op.name} has changed to {argument!r:.60}{where}"
     return None
 
 

@@ -3,8 +3,8 @@
 **Hoisted literals.** Programs that differ only in numbers share an executable, which takes the numbers as an input. A
 number is part of a graph's structure: zeros and ones vanish, and powers are multiplied out. But most numbers need not
 be known to the executable, so a changing one, such as lam in `lam * penalty` when lam is annealed, compiles nothing: 0,
-1, -1, and numbers that an op treats as a special case stay in the program; all others are inputs. So are the integers
-of `y[i]`, unless there are many or the axis is short.
+1, -1, and numbers that an op treats as a special case stay in the program; all others are inputs. So are numbers in
+bodies, unless there are many, and the integers of `y[i]`, unless there are many or the axis is short.
 
 **Partitions** run one after another. XLA fuses successive elementwise functions into one loop, however many they are.
 The time for this grows with the square of their number, and past some thousands it fails. XLA also compares joined
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from ctypes import c_float
 from dataclasses import replace
@@ -30,12 +30,15 @@ from ..graph import Array, Op, Spec
 from ..graph.arguments import Shape
 from ..graph.axes import Key
 from ..graph.block import Block, Step
+from ..graph.body_op import ControlOp
 from ..graph.spec import spec_of
 from ..graph.thresholds import (
     FEW_INDICES,
     LONG_AXIS,
     MOST_CALLS,
+    MOST_DERIVED,
     MOST_FUSED,
+    MOST_IN_BODIES,
     MOST_OPERANDS,
     MOST_PARTS,
     MOST_PLACES,
@@ -56,36 +59,64 @@ def hoist_from(block: Block) -> tuple[Block, Numbers]:
     """The block with its numbers hoisted, and the numbers. Equal numbers share a place, so that equal functions stay
     equal. User code takes no numbers as arguments; and in integer arithmetic, the result's dtype depends on the number.
     """
-    if not any([op.numbers or op.by_index for op, _, _ in block.steps]) or block.opaque:
+    if block.opaque or not any([op.numbers or op.by_index for op in block.ops]):
         return block, ()
     calls, specs = calls_of(block)
-    indices = _free_indices(calls, specs)
-    found: dict[str, float] = {}
-    places: dict[str, int] = {}
+    hoisting = _Hoisting({}, {})
+    steps = hoisting.steps(calls, specs, _free_indices(calls, specs))
+    within = _Hoisting({**hoisting.found}, {**hoisting.places})
+    again = within.in_bodies(steps)
+    if len(within.found) <= len(hoisting.found) + MOST_IN_BODIES:
+        hoisting, steps = within, again
+    return block.with_steps(steps) if hoisting.found else block, tuple(hoisting.found.values())
 
-    def hoist(op: Op, number: Any) -> Any:
+
+class _Hoisting(NamedTuple):
+    """Hoists numbers, and enters each in `found` and its place among them in `places`, by how it is written."""
+
+    found: dict[str, float]
+    places: dict[str, int]
+
+    def steps(self, calls: Iterable[Call], specs: Mapping[int, Spec], indices: frozenset[int]) -> tuple[Step, ...]:
+        """The calls as steps, without the numbers and without these indices in keys."""
+        steps: list[Step] = []
+        for op, arguments, ins, outs in calls:
+            if op.numbers and all([specs[i].differentiable for i in (*ins, *outs)]):
+                named = zip(op.argument_names, arguments, strict=True)
+                arguments = tuple([self._number(op, each) if name in op.numbers else each for name, each in named])
+            elif op.by_index is not None:
+                key, *others = arguments
+                free = tuple([self._literal(i, f"[{i}]") if _is_index(i) and i in indices else i for i in key])
+                if free != key:
+                    op, arguments = _by_index(op), (free, *others)
+            steps.append((op, arguments, ins))
+        return tuple(steps)
+
+    def in_bodies(self, steps: Iterable[Step]) -> tuple[Step, ...]:
+        """The steps with the numbers hoisted from their bodies, and from the bodies in these."""
+        return tuple([
+            (op, tuple(map(self._in_body, given)) if isinstance(op, ControlOp) else given, ins)
+            for op, given, ins in steps
+        ])
+
+    def _in_body(self, argument: Any) -> Any:
+        if argument.__class__ is tuple:
+            return tuple(map(self._in_body, argument))
+        if argument.__class__ is not Block:
+            return argument
+        steps = self.in_bodies(self.steps(*calls_of(argument), frozenset()))
+        return argument.with_steps(steps) if steps != argument.steps else argument
+
+    def _number(self, op: Op, number: Any) -> Any:
         if isinstance(number, tuple):
-            return tuple([hoist(op, each) for each in number])
+            return tuple([self._number(op, each) for each in number])
         if number in _SPECIAL or (op.own_way is not None and op.own_way(number)):
             return number
-        return literal(number, float.hex(float(number)))
+        return self._literal(number, float.hex(float(number)))
 
-    def literal(number: Any, written: str) -> HoistedLiteral:
-        found[written] = float(number)
-        return _literal_at(places.setdefault(written, len(places)))
-
-    steps: list[Step] = []
-    for op, arguments, ins, outs in calls:
-        if op.numbers and all([specs[i].differentiable for i in (*ins, *outs)]):
-            named = zip(op.argument_names, arguments, strict=True)
-            arguments = tuple([hoist(op, each) if name in op.numbers else each for name, each in named])
-        elif op.by_index is not None:
-            key, *others = arguments
-            free = tuple([literal(i, f"[{i}]") if _is_index(i) and i in indices else i for i in key])
-            if free != key:
-                op, arguments = _by_index(op), (free, *others)
-        steps.append((op, arguments, ins))
-    return block.with_steps(tuple(steps)) if found else block, tuple(found.values())
+    def _literal(self, number: Any, written: str) -> HoistedLiteral:
+        self.found[written] = float(number)
+        return _literal_at(self.places.setdefault(written, len(self.places)))
 
 
 def _free_indices(calls: Sequence[Call], specs: dict[int, Spec]) -> frozenset[int]:
@@ -119,9 +150,15 @@ def _by_index(op: Op) -> Op:
 
 def hoisted_in(block: Block) -> int:
     """How many numbers of a block are inputs of its executable."""
-    given = [argument for _, arguments, _ in block.steps for argument in arguments]
-    flat = [each for argument in given for each in (argument if argument.__class__ is tuple else (argument,))]
-    return len({each.place for each in flat if each.__class__ is HoistedLiteral})
+    places: set[int] = set()
+    literals_replaced(block.steps, places.add)
+    return len(places)
+
+
+@functools.lru_cache(MOST_DERIVED)
+def has_literals(body: Block) -> bool:
+    """Whether numbers have been hoisted from a body."""
+    return hoisted_in(body) > 0
 
 
 class Hoisted(NamedTuple):
@@ -168,6 +205,8 @@ def literals_replaced(steps: Iterable[Step], by: Callable[[int], Any]) -> tuple[
             return by(argument.place)
         if argument.__class__ is tuple:
             return tuple(map(in_place, argument))
+        if argument.__class__ is Block and has_literals(argument):
+            return argument.with_steps(literals_replaced(argument.steps, by))
         if argument.__class__ is Repeated:
             return replace(argument, steps=literals_replaced(argument.steps, by))
         return argument

@@ -320,13 +320,19 @@ def r_pow_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     return lax.pow(base, x)
 
 
-@op(elementwise=True, diagonal=True, numbers=("val",), of_variables=lambda x, val: maximum2(x, val))
+@op(
+    elementwise=True, diagonal=True, numbers=("val",),
+    from_variables=lambda f, inputs, numbers: maximum2(*inputs, *numbers), of_variables=lambda x, val: maximum2(x, val),
+)  # fmt: skip
 def maximum_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     """`max(x, val)`, element by element; NaN propagates. Where they are equal the derivative is 1/2."""
     return lax.max(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True, diagonal=True, numbers=("val",), of_variables=lambda x, val: minimum2(x, val))
+@op(
+    elementwise=True, diagonal=True, numbers=("val",),
+    from_variables=lambda f, inputs, numbers: minimum2(*inputs, *numbers), of_variables=lambda x, val: minimum2(x, val),
+)  # fmt: skip
 def minimum_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     """`min(x, val)`, element by element; NaN propagates. Where they are equal the derivative is 1/2."""
     return lax.min(*broadcast_scalar(x, val))

@@ -43,7 +43,8 @@ def _taken_by_index(x: jax.Array, key: tuple[Any, ...]) -> jax.Array:
     key, indices = _indices_apart(key)
     for axis, index in indices.items():
         x = lax.dynamic_slice_in_dim(x, index, 1, axis)
-    return take_slices.forward(x, key)
+    y: jax.Array = take_slices.forward(x, key)
+    return y
 
 
 def _put_by_index(y: jax.Array, key: tuple[Any, ...], shape: tuple[int, ...]) -> jax.Array:

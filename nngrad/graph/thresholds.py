@@ -158,6 +158,10 @@ MOST_FUSED = 2000
 """How many elementwise operations XLA may fuse. The gradient of a chain of `sin` takes one second to compile with 1,500
 of them, four with 3,000, and fails with 4,500."""
 
+MOST_IN_BODIES = 8
+"""How many numbers in bodies may be inputs: those of a user who anneals one, and not the coefficients of a solver, each
+of which a loop would carry along."""
+
 FEW_INDICES = 2
 """How many integer indices of a program may be inputs: `h[i, j]`, `x[i + 1] - x[i]`."""
 
