@@ -189,3 +189,21 @@ def test_too_few_steps_are_said_by_nan(gradient: str) -> None:
 def test_bad_input(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("gradient", ["discretize", "adjoint"])
+def test_steps_that_run_out_are_nan_at_every_order(gradient: str) -> None:
+    a = nn.Variable.from_numpy_array(np.array(2.0), need_grad=True)
+    y = nn.odeint(lambda y, t, a: a * y, np.array(1.0), np.array([0.0, 1.0]), a, max_steps=3, gradient=gradient)[1]
+    for _ in range(3):
+        assert np.isnan(y.d)
+        (y,) = nn.grad(y, a)
+
+
+def test_adjoint_equations_take_more_steps_than_the_first() -> None:
+    a = nn.Variable.from_numpy_array(np.array(2.0), need_grad=True)
+    y = nn.odeint(lambda y, t, a: a * y, np.array(1.0), np.array([0.0, 1.0]), a, max_steps=24, gradient="adjoint",
+                  rtol=1e-8)[1]
+    for _ in range(3):  # each derivative by a is y again
+        np.testing.assert_allclose(y.d, np.exp(2), rtol=1e-5)
+        (y,) = nn.grad(y, a)

@@ -54,7 +54,8 @@ def odeint(
             dtype.
         atol: The absolute error allowed; by default the same as `rtol`.
         max_steps: For "dopri5": the most steps from each time to the next, by default 256. If they do not suffice, the
-            solution is NaN from there on. With "discretize" a gradient reserves memory for this many.
+            solution is NaN from there on, and so are its derivatives. With "discretize" a gradient reserves memory for
+            this many; with "adjoint" the equations of a derivative may take four times as many.
         gradient: "discretize" or "adjoint".
 
     Returns:

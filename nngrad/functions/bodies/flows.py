@@ -53,7 +53,7 @@ class Flow(BodyOp):
         wanted = tuple([i for i in indexes if i < place])
         parts = [zeros(field.inputs[i]) for i in wanted]
         z = followed(adjoint_field(field, wanted), [*parameters, _joined([y, gy, *parts], y.dtype), end, start],
-                     FlowSteps(*options))  # fmt: skip
+                     FlowSteps(*options).of_derivative())  # fmt: skip
         gxs: Gradients = [None] * len(f.inputs)
         gxs[place] = adjoint = _part(z, y.size, y0.spec)
         at = 2 * y.size
@@ -80,7 +80,8 @@ class Flow(BodyOp):
         if ty is not None or moving:
             z0 = _joined([y0, zeros(y0.spec) if ty is None else ty], y.dtype)
             given = [*parameters, *[t for t in moves if t is not None], z0, start, end]
-            moved = _part(followed(tangent_field(field, moving), given, FlowSteps(*options)), y.size, y.spec)
+            steps = FlowSteps(*options).of_derivative()
+            moved = _part(followed(tangent_field(field, moving), given, steps), y.size, y.spec)
         if t_end is not None:
             along = inlined(field, [*parameters, y, end])[0] * t_end
             moved = along if moved is None else moved + along
