@@ -26,11 +26,12 @@ def polarized(x, h):
 
 def series(x):
     """The exponential by its power series."""
-    total = term = jnp.broadcast_to(jnp.eye(x.shape[-1]), x.shape)
-    for k in range(1, 40):
-        term = term @ x / k
-        total = total + term
-    return total
+    def add(so_far, k):
+        total, term = so_far[0], so_far[1] @ x / k
+        return (total + term, term), None
+
+    one = jnp.broadcast_to(jnp.eye(x.shape[-1]), x.shape)
+    return jax.lax.scan(add, (one, one), jnp.arange(1.0, 40.0))[0][0]
 
 
 SAMPLES = [

@@ -39,8 +39,8 @@ def placed(x):
 SAMPLES = [
     sample("im2col", real(1, 2, 4, 4), ksize=(2, 3), stride=2, pad=1,
            ref=lambda x: patches(x, (2, 3), 2, 1, (3, 2))),
-    sample("im2col", real(1, 1, 5, 4), ksize=2, stride=2, cover_all=True, dilate=(2, 1),
-           ref=lambda x: patches(x, (2, 2), 2, 0, (2, 2), (2, 1))),
+    sample("im2col", real(1, 1, 6, 4), ksize=2, stride=2, cover_all=True, dilate=(2, 1),
+           ref=lambda x: patches(x, (2, 2), 2, 0, (3, 2), (2, 1))),
     sample("col2im", real(1, 4, 2), shape=(1, 2, 4), ksize=2, stride=3, cover_all=True,
            ref=lambda y: jnp.zeros((1, 2, 5)).at[0, :, 0:2].set(y[0, :, 0].reshape(2, 2)).at[0, :, 3:5].set(
                y[0, :, 1].reshape(2, 2))[:, :, :4]),

@@ -40,13 +40,13 @@ def last(function):
     return lambda x: jnp.moveaxis(function(jnp.moveaxis(x, -1, 1)), 1, -1)
 
 
-BEYOND = {"kernel": 2, "stride": 2, "ignore_border": False, "pad": 1, "channel_last": True}
+BEYOND = {"kernel": 3, "stride": 2, "ignore_border": False, "pad": 1, "channel_last": True}
 APART = {"kernel": 2, "stride": 2, "dilation": 2, "ceil_mode": True}
 
 
 def beyond(x, of_two=jnp.maximum):
-    """Windows of five elements and the margin before them."""
-    return jnp.stack([x[0], of_two(x[1], x[2]), of_two(x[3], x[4])])
+    """Windows of four elements and the margins beside them."""
+    return jnp.stack([of_two(x[0], x[1]), of_two(of_two(x[1], x[2]), x[3]), x[3]])
 
 
 def apart(x, of_two=jnp.maximum):
@@ -75,9 +75,9 @@ SAMPLES: list[Sample] = [
            ref=lambda x: x[:1, [1, 1]]),
     sample("max_pooling_backward", real(1, 2, 1), real(1, 4, 2), kernel=(2, 2), ref=lambda g, x: scattered(x, g)),
     sample("max_pooling_select", real(2, 4, 4), real(2, 4, 4), kernel=(2, 2), ref=lambda g, x: largest(x, g)),
-    sample("max_pooling_backward", real(3, 1), real(5, 1), **BEYOND, ref=lambda g, x: jax.vjp(beyond, x)[1](g)[0]),
+    sample("max_pooling_backward", real(3, 1), real(4, 1), **BEYOND, ref=lambda g, x: jax.vjp(beyond, x)[1](g)[0]),
     sample("max_pooling_backward", real(3), real(6), **APART, ref=lambda g, x: jax.vjp(apart, x)[1](g)[0]),
-    sample("max_pooling_select", real(5, 1), real(5, 1), **BEYOND, ref=lambda g, x: jax.jvp(beyond, (x,), (g,))[1]),
+    sample("max_pooling_select", real(4, 1), real(4, 1), **BEYOND, ref=lambda g, x: jax.jvp(beyond, (x,), (g,))[1]),
     sample("max_pooling_select", real(6), real(6), **APART, ref=lambda g, x: jax.jvp(apart, (x,), (g,))[1]),
     sample("average_pooling", real(1, 2, 4, 4), kernel=(2, 2), ref=lambda x: pool(jnp.mean, x, (2, 2), (2, 2), (2, 2))),
     sample("average_pooling", real(1, 3, 4), kernel=(2, 2), stride=(2, 1), pad=(1, 1),
@@ -101,14 +101,14 @@ SAMPLES: list[Sample] = [
            ref=lambda g: jnp.pad(jnp.kron(g, jnp.ones((2, 2))), ((0, 0), (0, 1)))),
     sample("average_pooling_backward", real(2, 2), shape=(4, 5), kernel=(2, 2),
            ref=lambda g: jnp.pad(jnp.kron(g, jnp.ones((2, 2))) / 4, ((0, 0), (0, 1)))),
-    sample("sum_pooling", real(5, 1), **BEYOND, ref=lambda x: beyond(x, jnp.add)),
+    sample("sum_pooling", real(4, 1), **BEYOND, ref=lambda x: beyond(x, jnp.add)),
     sample("sum_pooling", real(6), **APART, ref=lambda x: apart(x, jnp.add)),
-    sample("sum_pooling_backward", real(3, 1), shape=(5, 1), **BEYOND,
-           ref=lambda g: jnp.stack([g[0], g[1], g[1], g[2], g[2]])),
+    sample("sum_pooling_backward", real(3, 1), shape=(4, 1), **BEYOND,
+           ref=lambda g: jnp.stack([g[0], g[0] + g[1], g[1], g[1] + g[2]])),
     sample("sum_pooling_backward", real(3), shape=(6,), **APART,
            ref=lambda g: jnp.stack([g[0], 0 * g[0], g[0] + g[1], 0 * g[0], g[1] + g[2], 0 * g[0]])),
-    sample("average_pooling_backward", real(3, 1), shape=(5, 1), including_pad=False, **BEYOND,
-           ref=lambda g: jnp.stack([g[0], g[1] / 2, g[1] / 2, g[2] / 2, g[2] / 2])),
+    sample("average_pooling_backward", real(3, 1), shape=(4, 1), including_pad=False, **BEYOND,
+           ref=lambda g: jnp.stack([g[0] / 2, g[0] / 2 + g[1] / 3, g[1] / 3, g[1] / 3 + g[2]])),
     sample("average_pooling_backward", real(2), shape=(4,), kernel=3, stride=2, ceil_mode=True,
            ref=lambda g: jnp.stack([g[0] / 3, g[0] / 3, g[0] / 3 + g[1] / 2, g[1] / 2])),
     sample("global_average_pooling", real(2, 2, 2, 3), ref=lambda x: x.mean((2, 3), keepdims=True)),

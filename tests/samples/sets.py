@@ -34,9 +34,12 @@ SAMPLES: list[Sample] = [
     sample("distinct", whole(3, 1, 3, 2), size=4, orders=0, ref=lambda _: (
         jnp.array([1, 2, 3, 1], jnp.int32), jnp.array([1, 3, 0, 1], jnp.int32), jnp.array([2, 0, 2, 1], jnp.int32),
         jnp.array([1, 1, 2, 0], jnp.int32))),
-    sample("distinct", whole([3, 1], [1, 2], [3, 1]), size=2, axis=0, whole=True, orders=0, ref=lambda _: (
+    sample("distinct", whole([3, 1], [1, 2], [3, 1]), size=2, axis=0, orders=0, ref=lambda _: (
         jnp.array([[1, 2], [3, 1]], jnp.int32), jnp.array([1, 0], jnp.int32), jnp.array([1, 0, 1], jnp.int32),
         jnp.array([1, 2], jnp.int32))),
+    sample("distinct", whole(3, 1, 0), size=2, whole=True, orders=0, ref=lambda _: (
+        jnp.full(2, -(2**31), jnp.int32), jnp.array([2, 1], jnp.int32), jnp.array([2, 1, 0], jnp.int32),
+        jnp.array([1, 1], jnp.int32))),
     sample("unique", fixed(3, 1, 3, 2), sorted=False, with_inverse=True, orders=0,
            ref=lambda _: (jnp.array([3.0, 1.0, 2.0]), jnp.array([0, 1, 0, 2], np.int32))),
     sample("segment_prod", real(5, 2), whole(2, 0, 2, -1, 2), count=4,
