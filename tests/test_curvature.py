@@ -339,3 +339,39 @@ def test_one_set_of_outputs_and_one_loss_are_asked_for() -> None:
         nn.natural_gradient(nn.fisher(x * 2, [x]), [F.sum(x), F.sum(x)])
     with pytest.raises(ValueError, match="gauss_newton: residuals: expected at least one Variable, got none"):
         nn.gauss_newton([], [x])
+
+
+class Affine(nn.Module):
+    def __init__(self, leaves: dict[str, nn.Variable]) -> None:
+        self.w, self.b = leaves.values()
+
+    def call(self, x: Any) -> nn.Variable:
+        return F.tanh(x @ self.w + self.b)
+
+
+@pytest.mark.parametrize("arranged", [
+    dict, lambda p: p.values(), lambda p: [p["w"], {"b": (p["b"],)}], Affine, lambda p: iter(p.values()),
+])  # fmt: skip
+def test_parameters_in_any_container_are_one_thing(arranged: Any) -> None:
+    rng = np.random.default_rng(0)
+    p = {"w": nn.Parameter(rng.normal(size=(3, 2))), "b": nn.Parameter(rng.normal(size=2))}
+    x, listed = nn.Variable.from_numpy_array(rng.normal(size=(4, 3))), list(p.values())
+    y = F.tanh(x @ p["w"] + p["b"])
+    loss = F.mean(y**2)
+
+    def values(found: Any) -> list[Any]:
+        return [v.d.tolist() for v in found]
+
+    assert values(nn.grad(loss, arranged(p))) == values(nn.grad(loss, listed))
+    assert values(nn.hvp(loss, arranged(p), arranged(p))) == values(nn.hvp(loss, listed, listed))
+    rows, known = (nn.hessian(loss, given, batched=False) for given in (arranged(p), listed))
+    assert [values(row) for row in rows] == [values(row) for row in known]
+    for i, d in enumerate(nn.hessian_diagonal(loss, arranged(p), batched=False)):
+        np.testing.assert_allclose(d.d.ravel(), np.diag(known[i][i].d.reshape(d.size, d.size)), rtol=1e-12)
+    metric = nn.gauss_newton(y, arranged(p))
+    product = metric @ arranged(p)
+    assert values(product.values() if isinstance(product, dict) else product) == values(metric @ listed)
+    with pytest.raises(TypeError, match=r"inputs\[1\]: expected a Variable, got NoneType"):
+        nn.grad(loss, {"w": p["w"], "b": None})
+    with pytest.raises(TypeError, match="inputs: expected a Variable or a list of them, got str"):
+        nn.grad(loss, "wb")

@@ -365,7 +365,7 @@ def test_errors_of_grad_outputs(given: Any, kind: Any, message: str) -> None:
 
 @pytest.mark.parametrize(("outputs", "inputs", "message"), [
     (None, "x", "outputs"), ("y", None, "inputs"), ([None], "x", r"outputs\[0\]"), ("y", ["x", 1.0], r"inputs\[1\]"),
-    (np.ones(2), "x", r"outputs\[0\]"), ("y", 3, "inputs"), ([["y"]], "x", r"outputs\[0\]"),
+    (np.ones(2), "x", "outputs"), ("y", 3, "inputs"), ([["y", None]], "x", r"outputs\[1\]"),
 ])
 def test_errors_of_outputs_and_inputs(outputs: Any, inputs: Any, message: str) -> None:
     x = vector(1.0)

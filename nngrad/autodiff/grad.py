@@ -53,7 +53,7 @@ from .walk import Grad, Retained, Sums, duplicate_functions, is_estimate, order_
 
 def grad(
     outputs: Variable | Iterable[Variable],
-    inputs: Variable | Iterable[Variable],
+    inputs: Any,
     grad_outputs: Any = None,
     persistent_outputs: Sequence[bool] = (),
     bind_grad_output: bool = False,
@@ -75,8 +75,9 @@ def grad(
 
     Args:
         outputs: Variable or Variables to differentiate; the same one twice counts twice.
-        inputs: Variables to differentiate by: leaves, or intermediate Variables. A
-            parameter that is not in the graph itself stands for the leaves that share its data.
+        inputs: Variables to differentiate by: leaves, or intermediate Variables; one, or several in a
+            list, a dict, a scope, a pytree or a Module, in its order. A parameter that is not in the
+            graph itself stands for the leaves that share its data.
         grad_outputs: Gradient at each output: None (ones), a number (for all outputs, or one each in
             a list), an array, an NdArray or a Variable of the output's shape. Gradients flow into a
             Variable.

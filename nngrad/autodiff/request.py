@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
+
 from ..execution.program import Program
 from ..graph import Function, Variable, among, build_options, contained, functions_of
 from ..graph.messages import warn_user
@@ -96,30 +98,47 @@ def _given_gradients(
         return seeds, initial_gradients(inputs, grad_inputs)
 
 
+def listed(given: Any) -> list[Any]:
+    """The items of a container, also of containers in it, in order: those of lists, dicts, scopes and other iterables,
+    a Module's trained parameters, and the leaves of other pytrees. Anything else is the only item."""
+    items: list[Any] = []
+    waiting = [given]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, Variable | str | bytes) or hasattr(item, "shape"):
+            items.append(item)
+            continue
+        if hasattr(item, "get_parameters"):
+            item = item.get_parameters()
+        if isinstance(item, Mapping):
+            item = item.values()
+        if isinstance(item, Iterable):
+            waiting += reversed(list(item))
+        elif item is None or jax.tree_util.all_leaves([item]):
+            items.append(item)
+        else:
+            waiting += reversed(jax.tree.leaves(item))
+    return items
+
+
 def variables(given: Any, name: str) -> list[Variable]:
-    """`given` as a list of Variables."""
-    listed = [given] if isinstance(given, Variable) else given
-    if isinstance(listed, Mapping) and listed:  # its keys are not Variables
-        raise TypeError(
-            f"{name}: expected a Variable or a list of them, got {type(given).__name__}; pass a list of its values"
-        )
-    try:
-        listed = list(listed)
-    except TypeError:
-        raise TypeError(f"{name}: expected a Variable or a list of them, got {type(given).__name__}") from None
-    for i, x in enumerate(listed):
+    """The Variables in a container, as a list."""
+    items = listed(given)
+    for i, x in enumerate(items):
+        if x is given and not isinstance(x, Variable):
+            raise TypeError(f"{name}: expected a Variable or a list of them, got {type(given).__name__}")
         if not isinstance(x, Variable):
             raise TypeError(f"{name}[{i}]: expected a Variable, got {type(x).__name__}")
-    return listed
+    return items
 
 
 def differentiable(given: Any, name: str) -> list[Variable]:
     """`given` as a list of Variables of floating dtypes."""
-    listed = variables(given, name)
-    for i, x in enumerate(listed):
+    items = variables(given, name)
+    for i, x in enumerate(items):
         if not x.spec.differentiable:
             raise TypeError(f"{name}[{i}] is {x.dtype.name}; only floating dtypes can be differentiated")
-    return listed
+    return items
 
 
 def checked_aggregate(aggregate: Any) -> Aggregate:

@@ -217,7 +217,9 @@ class CurvatureMatrix:
 
     def _vectors(self, given: Any, name: str) -> tuple[list[Variable], Callable[[list[Variable]], Any]]:
         """The vector in parts, and a function that arranges such parts in the form of the given vector."""
-        if isinstance(given, list | tuple):
+        if isinstance(given, Mapping):
+            return vectors_for(self.parameters, given, name), lambda parts: dict(zip(given, parts, strict=True))
+        if not hasattr(given, "shape") and not np.isscalar(given):
             return vectors_for(self.parameters, given, name), lambda parts: parts
         packing = self._packing()
         flat = as_variable(given, name, type(self).__name__, packing.dtype)
@@ -254,7 +256,7 @@ def gauss_newton(
 
     Args:
         residuals: A Variable or a list of Variables, of any shapes.
-        parameters: Variables by name, or in a list.
+        parameters: Variables in a list, by name or in a pytree, or a Module.
         chunk: The number of rows of J to compute at once where all are needed; None for all.
 
     Raises:
@@ -278,7 +280,7 @@ def fisher(
 
     Args:
         outputs: (batch, ...).
-        parameters: Variables by name, or in a list.
+        parameters: Variables in a list, by name or in a pytree, or a Module.
         likelihood: "categorical": logits along the last axis, for `F.softmax_cross_entropy`; "bernoulli": logits, for
             `F.sigmoid_cross_entropy`; "gaussian": means of normal distributions of variance 1, for half the squared
             error.
@@ -302,17 +304,12 @@ def fisher(
 def _matrix(
     outputs: list[Variable], parameters: Any, likelihood: Likelihood, scale: float, chunk: int | None
 ) -> CurvatureMatrix:
-    by = differentiable(listed_parameters(parameters), "parameters")
+    by = differentiable(parameters, "parameters")
     if not by:
         raise ValueError("parameters: expected at least one Variable, got none")
     if chunk is not None:
         checked_count(chunk, "chunk", others=" or None")
     return CurvatureMatrix(outputs, by, likelihood, scale, chunk)
-
-
-def listed_parameters(parameters: Any) -> Any:
-    """The parameters as a list, even if they are given by name."""
-    return list(parameters.values()) if isinstance(parameters, Mapping) else parameters
 
 
 @at_full_precision

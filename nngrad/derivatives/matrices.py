@@ -78,7 +78,9 @@ def jacobian(
         ]
 
     blocks = built([*ys, *xs], lambda: forward_or_reverse(by_columns, by_rows) if ins <= outs else by_rows())
-    arranged: Variable | Row | tuple[Row, ...] = _arranged(blocks, y, x)
+    arranged: Variable | Row | tuple[Row, ...] = _arranged(
+        blocks, y if isinstance(y, Variable) else ys, x if isinstance(x, Variable) else xs
+    )
     return arranged
 
 
@@ -101,7 +103,7 @@ def hessian(
 
     Args:
         y: `(B,)` or `(B, 1)`: a number for each row. With `batched=False` one number, of any shape.
-        x: `(B, *d)`, or of any shape with `batched=False`; or a list of such Variables.
+        x: `(B, *d)`, or of any shape with `batched=False`; or several such Variables, as for `nn.grad`.
         batched: Whether rows are independent, and the Hessian of each is wanted; see `nngrad.derivatives`.
         chunk: The number of rows of the Hessian to compute at once, to bound the memory; None for all.
 
@@ -163,10 +165,20 @@ def _arranged(blocks: list[Variable], y: Variable | Variables, x: Variable | Var
     return tuple([tuple(blocks[i * len(x) : (i + 1) * len(x)]) for i in range(len(y))])
 
 
+@overload
 def hessian_diagonal(
     y: Variable, x: Variable, batched: bool = True, chunk: int | None = None, directions: int | None = None,
     seed: int | Variable = -1,
-) -> Variable:  # fmt: skip
+) -> Variable: ...
+@overload
+def hessian_diagonal(
+    y: Variable, x: Any, batched: bool = True, chunk: int | None = None, directions: int | None = None,
+    seed: int | Variable = -1,
+) -> list[Variable]: ...
+def hessian_diagonal(
+    y: Variable, x: Any, batched: bool = True, chunk: int | None = None, directions: int | None = None,
+    seed: int | Variable = -1,
+) -> Variable | list[Variable]:  # fmt: skip
     """The second derivative of a scalar by each element of `x`, by forward over forward.
 
     With `directions` it is an unbiased estimate: the mean of `v * (H v)` over random v whose elements are 1 or -1
@@ -175,18 +187,20 @@ def hessian_diagonal(
 
     Args:
         y: `(B,)` or `(B, 1)`: a number for each row. With `batched=False` one number, of any shape.
-        x: `(B, *d)`, or of any shape with `batched=False`.
+        x: `(B, *d)`, or of any shape with `batched=False`; or several such Variables, as for `nn.grad`.
         batched: Whether rows are independent; see `nngrad.derivatives`.
         chunk: How many elements or random directions are processed at once, to bound the memory; None for all.
         directions: The number of random directions; None for the exact diagonal.
         seed: As for `laplacian`.
 
     Returns:
-        In the shape of `x`: d^2 y[b] / dx[b, i]^2.
+        In the shape of `x`: d^2 y[b] / dx[b, i]^2. For several x a list.
 
     Raises:
         TypeError, ValueError, MissingRule: As for `hessian`.
     """
+    if not isinstance(x, Variable):
+        return [hessian_diagonal(y, u, batched, chunk, directions, seed) for u in as_list(x, "hessian_diagonal: x")]
     lead = checked("hessian_diagonal", y, x, batched, chunk, scalar=True)
     draw = checked_draw("hessian_diagonal", math.prod(x.shape[lead:]), directions, "rademacher", seed)
 

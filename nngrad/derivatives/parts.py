@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import nngrad.functions as F
@@ -10,7 +10,7 @@ import nngrad.functions as F
 from ..autodiff.binding import own_leaves
 from ..autodiff.forward_mode import NoForwardMode, Pushforward
 from ..autodiff.grad import distinct_variables, emitted
-from ..autodiff.request import Request, differentiable
+from ..autodiff.request import Request, differentiable, listed
 from ..autodiff.seeds import seed_of
 from ..functions.array import in_dtype
 from ..graph import Variable, build_options, contained, engine, functions_of, set_switches
@@ -22,7 +22,7 @@ from ..rewrite.builder import emitting
 from .directions import independent_rows, over_directions
 
 T = TypeVar("T")
-Variables = Variable | Iterable[Variable]
+Variables = Variable | Iterable[Variable] | Mapping[str, Any]
 
 
 def pushed(
@@ -40,12 +40,11 @@ def gradients_at(outputs: list[Variable], inputs: list[Variable], seeds: Sequenc
 
 
 def as_list(given: Any, name: str) -> list[Any]:
-    """`given` as a list: a list or a tuple has its own items, anything else is the only item."""
-    if not isinstance(given, list | tuple):
-        return [given]
-    if not given:
-        raise ValueError(f"{name}: expected at least one Variable, got an empty list")
-    return list(given)
+    """The items of a container, at least one."""
+    items = listed(given)
+    if not items:
+        raise ValueError(f"{name}: expected at least one Variable, got an empty {type(given).__name__}")
+    return items
 
 
 def forward_or_reverse(forward: Callable[[], T], reverse: Callable[[], T]) -> T:
@@ -117,19 +116,19 @@ def second(y: Variable, x: Variable, t: Variable, stop_ids: frozenset[int] = fro
 
 def one_floating(given: Any, name: str) -> Variable:
     """`given`, a Variable of a floating dtype, or a list of one."""
-    listed = differentiable(given, name)
-    if len(listed) != 1:
-        raise ValueError(f"{name}: expected one Variable, got a list of {len(listed)}")
-    return listed[0]
+    items = differentiable(given, name)
+    if len(items) != 1:
+        raise ValueError(f"{name}: expected one Variable, got a list of {len(items)}")
+    return items[0]
 
 
 def vectors_for(xs: list[Variable], given: Any, name: str) -> list[Variable]:
     """One Variable of the shape and dtype of each of `xs`."""
-    listed = list(given) if isinstance(given, list | tuple) else [given]
-    if len(listed) != len(xs):
-        raise ValueError(f"{name}: expected a list with one for each of {len(xs)} Variables, got {len(listed)}")
+    items = listed(given)
+    if len(items) != len(xs):
+        raise ValueError(f"{name}: expected a list with one for each of {len(xs)} Variables, got {len(items)}")
     results = []
-    for i, (x, v) in enumerate(zip(xs, listed, strict=True)):
+    for i, (x, v) in enumerate(zip(xs, items, strict=True)):
         vector = seed_of(x, v, f"{name}[{i}]", "Variable")
         if vector is None:
             raise TypeError(f"{name}[{i}]: expected a number, an array, an NdArray or a Variable, got None")

@@ -14,7 +14,7 @@ from ..execution import compile
 from ..functions import cast, concatenate, reshape
 from ..graph import Variable, functions_of
 from ..graph.arguments import checked_count
-from .curvature import CurvatureMatrix, listed_parameters
+from .curvature import CurvatureMatrix
 from .products import hvp
 
 Array = np.ndarray[Any, Any]
@@ -79,7 +79,7 @@ def lanczos(
 def product_of_hessian(loss: Variable, parameters: Any) -> tuple[Product, int]:
     """The Hessian-vector product of a loss, and the size of its vectors."""
     (loss,) = variables(loss, "loss")
-    listed = variables(() if parameters is None else listed_parameters(parameters), "parameters")
+    listed = variables(() if parameters is None else parameters, "parameters")
     if loss.shape != ():
         raise ValueError(f"loss: must have shape (), got {loss.shape}; take F.sum or F.mean of it")
     if not listed:
