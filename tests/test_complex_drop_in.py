@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -111,3 +112,44 @@ def test_refused_as_by_jax(call: Callable[[], Any], message: str) -> None:
 def test_cotangents_are_complex() -> None:
     with jax.enable_x64(True), pytest.raises(ValueError, match=r"leaf 0 of the cotangents must be complex128\[3\]"):
         nj.vjp(array, Z)[1](X)
+
+
+def matrix(x: Any) -> Any:
+    """A complex matrix of real numbers."""
+    return MATRIX * x[0] + jnp.sin(MATRIX.T * x[1]) + 1j * x[2] * jnp.eye(3)
+
+
+def of_slogdet(x: Any) -> Any:
+    sign, size = jnp.linalg.slogdet(matrix(x))
+    return size + 2 * jnp.real(sign) - jnp.angle(sign)
+
+
+def triangular(x: Any, **how: Any) -> Any:
+    right = matrix(x[::-1])[:2] if not how["left_side"] else matrix(x[::-1])[:, :2]
+    return jnp.sum(jnp.abs(jax.lax.linalg.triangular_solve(matrix(x), right, **how)) ** 2)
+
+
+@pytest.mark.parametrize("function", [
+    of_slogdet,
+    lambda x: jnp.sum(jnp.abs(jnp.linalg.inv(matrix(x)) - MATRIX) ** 2),
+    lambda x: jnp.sum(jnp.abs(jnp.linalg.solve(matrix(x), MATRIX[:, :2] * x[0])) ** 2),
+    lambda x: jnp.sum(jnp.abs(jnp.linalg.solve(matrix(x), x)) ** 2),
+    functools.partial(triangular, left_side=True, lower=True),
+    functools.partial(triangular, left_side=True, transpose_a=True, conjugate_a=True, unit_diagonal=True),
+    functools.partial(triangular, left_side=False, lower=True, transpose_a=True),
+])  # fmt: skip
+def test_functions_of_complex_matrices_are_opened(function: Callable[[Any], Any]) -> None:
+    ours = nj.hessian(function)
+    with jax.enable_x64(True):
+        found, reference = ours(X), jax.jit(jax.hessian(function))(X)
+    np.testing.assert_allclose(found, reference, rtol=1e-9, atol=1e-11 * np.abs(reference).max())
+    assert "opaque" not in str(ours.report())
+
+
+def test_a_complex_laplacian_solves_as_often_as_a_real_one() -> None:
+    def wave_function(x: Any) -> Any:
+        sign, size = jnp.linalg.slogdet(jnp.exp(1j * jnp.outer(x, x + 1)) + jnp.eye(3, dtype="complex64"))
+        return size + 1j * jnp.angle(sign)
+
+    text = jax.jit(nj.laplacian(wave_function)).lower(jnp.float32(X)).as_text()
+    assert text.count("lapack_ctrsm") == 2

@@ -127,12 +127,12 @@ def norm_normalization(
     """`x` divided by its p-norm over `axes`, or by `eps` if that is larger: so 0 stays 0.
 
     Args:
-        p: The order of the norm, a finite number of at least 1; None for 2.
+        p: The order of the norm, at least 1 or infinite; None for 2.
         axes: The axis or axes whose elements make up a vector; None for all.
         eps: The smallest divisor.
 
     Raises:
-        ValueError: `p` is below 1 or not finite, an axis is out of range or named twice, or `eps` is negative.
+        ValueError: `p` is below 1 and not -inf, or NaN; an axis is out of range or named twice, or `eps` is negative.
     """
     wide = accurate(x)
     length = reduction.norm(wide, p=p, axis=axes_of(axes, x.ndim, "axes"), keepdims=True)

@@ -125,7 +125,8 @@ class Opening:
         return found
 
     def _called(self, equation: Any, given: list[Value]) -> list[Value]:
-        whole = None if self._inlined else self._whole(equation, given)
+        parts = [complex_parts(v) if isinstance(v, KnownArray) else v for v in given]
+        whole = None if self._inlined else self._whole(equation, parts)
         if whole is not None:
             return whole
         inner = called_function(equation)
@@ -201,10 +202,12 @@ class Opening:
             return None
         if any([isinstance(v, Keys | Delayed) for v in given]):
             return None
+        parts = [complex_parts(v) if isinstance(v, KnownArray) else v for v in given]
+        if name in CUSTOM_RULES:
+            return self._whole(equation, parts)
         if rule is None:
             return self._pair_by_elements(equation, given) if name in COMPLEX_POINTWISE else None
         try:
-            parts = [complex_parts(v) if isinstance(v, KnownArray) else v for v in given]
             result = rule(JaxprEquation(equation), *parts)
         except Unsupported:
             return None

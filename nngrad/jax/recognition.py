@@ -17,12 +17,13 @@ from jax import numpy as jnp
 from jax.scipy import special
 
 from .. import functions as F
+from ..functions.complex_matrices import complex_inv, complex_slogdet
 from ..functions.jaxpr_structure import structure_of_called, structure_of_rules
 from ..graph import Variable
 from ..graph.jaxpr import CUSTOM_RULES, called_function, name_of, primitives_in
 from ..graph.process import interrupt_safe
 from ..graph.spec import x64_if
-from .primitives.registry import scalar, variable
+from .primitives.registry import both_parts, scalar, variable
 from .values import ComplexPair, Delayed, Keys, needs_x64
 
 
@@ -38,6 +39,8 @@ class Reference(NamedTuple):
     """Whether each element of the result depends on elements at its own place, so that maps change nothing."""
     results: int = 1
     """The number of results."""
+    of_pairs: Callable[..., list[Any] | None] | None = None
+    """As `opened`, for complex numbers as pairs of their parts."""
 
     def can_be(self, equation: Any, names: Collection[str]) -> bool:
         """Whether a call that contains these primitives may be this function, as far as this can be told without
@@ -76,6 +79,27 @@ def _slogdet(a: Variable) -> list[Variable]:
     return [F.signum(F.batch_det(a)), F.batch_logdet(a)]
 
 
+def _complex_slogdet(a: ComplexPair) -> list[Any]:
+    real, imaginary, size = complex_slogdet(*both_parts(a))
+    return [ComplexPair(real, imaginary), size]
+
+
+def _complex_inv(a: ComplexPair) -> list[Any]:
+    return [ComplexPair(*complex_inv(*both_parts(a)))]
+
+
+def _complex_solve(a: Any, b: Any) -> list[Any]:
+    """A real system of twice the size."""
+    (ar, ai), (br, bi) = both_parts(a), both_parts(b)
+    rows = F.concatenate(ar, F.mul_scalar(ai, val=-1.0), axis=-1), F.concatenate(ai, ar, axis=-1)
+    axis = -1 if br.ndim == 1 else -2
+    y = F.batch_solve(F.concatenate(*rows, axis=-2), F.concatenate(br, bi, axis=axis))
+    n = ar.shape[-1]
+    windows = [[(0, m, 1) for m in y.shape] for _ in range(2)]
+    windows[0][axis], windows[1][axis] = (0, n, 1), (n, n, 1)
+    return [ComplexPair(*[F.take_slices(y, key=tuple(each)) for each in windows])]
+
+
 REFERENCES = (
     Reference(jax.nn.relu, _of_variables(F.relu), "max", elementwise=True),
     Reference(jnp.logaddexp, _logaddexp, "log1p", elementwise=True),
@@ -90,10 +114,10 @@ REFERENCES = (
     *[Reference(f, _of_variables(F.erfcx), "square", True) for f in [getattr(special, "erfcx", None)] if f is not None],
     Reference(special.log_ndtr, _of_variables(F.log_ndtr), "log", elementwise=True),
     Reference(jnp.linalg.det, _of_variables(F.batch_det), "abs"),
-    Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "log", results=2),
-    Reference(jnp.linalg.inv, _of_variables(F.batch_inv), "lu"),
+    Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "log", results=2, of_pairs=_complex_slogdet),
+    Reference(jnp.linalg.inv, _of_variables(F.batch_inv), "lu", of_pairs=_complex_inv),
     Reference(jnp.linalg.pinv, _of_variables(F.batch_pinv), "svd"),
-    Reference(jnp.linalg.solve, _of_variables(F.batch_solve), "lu"),
+    Reference(jnp.linalg.solve, _of_variables(F.batch_solve), "lu", of_pairs=_complex_solve),
 )
 """The recognised functions. Those of one argument work on any leading axes, so they are also recognised under
 `jax.vmap`, where the equations of some differ from those for a batch."""
@@ -117,8 +141,11 @@ def _axes_of_maps(described: tuple[Any, ...], elementwise: bool) -> list[tuple[i
     return [(), *[(a,) for a in axes], *[(a, 0) for a in axes if len(axes) > 1]]
 
 
-def _axes_first(x: Variable, axes: tuple[int, ...]) -> Variable:
+def _axes_first(x: Any, axes: tuple[int, ...]) -> Any:
     """`x` with the mapped axes first."""
+    if isinstance(x, ComplexPair):
+        return ComplexPair(_axes_first(x.real, axes), _axes_first(x.imaginary, axes))
+    x = variable(x)
     order = list(range(x.ndim))
     front = [order.pop(a) for a in axes]
     return x if front + order == list(range(x.ndim)) else F.transpose(x, axes=(*front, *order))
@@ -158,14 +185,14 @@ def _described(equation: Any) -> tuple[Any, ...]:
     return tuple([(v.aval.shape, v.aval.dtype, bool(getattr(v.aval, "weak_type", False))) for v in given])
 
 
-def recognised(equation: Any, values: list[Any]) -> list[Variable] | None:
+def recognised(equation: Any, values: list[Any]) -> list[Any] | None:
     """The replacement of a call of a recognised function; None if it is not recognised.
 
     Args:
         equation: The call.
         values: Its inputs.
     """
-    if any([isinstance(v, Keys | Delayed | ComplexPair) for v in values]):
+    if any([isinstance(v, Keys | Delayed) for v in values]):
         return None
     inner = called_function(equation)
     if inner is None:
@@ -175,13 +202,15 @@ def recognised(equation: Any, values: list[Any]) -> list[Variable] | None:
     values = values[int(equation.params.get("num_consts", 0)) :]
     names = primitives_in(inner.jaxpr)
     described = _described(equation)
+    pairs = any([isinstance(v, ComplexPair) for v in values])
     for reference in REFERENCES:
-        if not reference.can_be(equation, names):
+        opened = reference.of_pairs if pairs else reference.opened
+        if opened is None or not reference.can_be(equation, names):
             continue
         for axes in _axes_of_maps(described, reference.elementwise):
             if own.is_one_of(_calls_of(reference.function, reference.elementwise, described, custom, axes)):
                 moved = axes and not reference.elementwise
-                return reference.opened(*[_axes_first(variable(v), axes) for v in values] if moved else values)
+                return opened(*[_axes_first(v, axes) for v in values] if moved else values)
     return None
 
 

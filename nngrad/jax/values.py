@@ -235,5 +235,5 @@ def complex_parts(value: KnownArray) -> KnownArray | ComplexPair:
 
 
 def needs_x64(described: Any) -> bool:
-    """Whether an array or aval has a 64-bit dtype."""
-    return not is_key(described) and np.dtype(described.dtype).itemsize >= 8
+    """Whether an array or aval has a 64-bit dtype, or complex numbers have such parts."""
+    return not is_key(described) and np.dtype(described.dtype).itemsize >= (16 if is_complex(described) else 8)

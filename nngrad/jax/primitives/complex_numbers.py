@@ -17,7 +17,7 @@ from jax import numpy as jnp
 from ... import functions as F
 from ...graph import Variable
 from ..values import ComplexPair, KnownArray
-from .registry import RULES, JaxprEquation, require, scalar, variable
+from .registry import RULES, JaxprEquation, both_parts, require, scalar, variable
 
 COMPLEX: dict[str, Callable[..., Any]] = {}
 """Rules by primitive name: `function(equation, *values)` returns pairs, or the same as a rule for real arrays."""
@@ -198,6 +198,36 @@ def _zero(equation: JaxprEquation) -> KnownArray:
 def _pair_of(equation: JaxprEquation, x: Any) -> ComplexPair:
     """A value as a pair, even if it is real."""
     return x if isinstance(x, ComplexPair) else ComplexPair(x, _zero(equation))
+
+
+@_on_pairs("triangular_solve")
+def _triangular_solve(equation: JaxprEquation, a: Any, b: Any) -> ComplexPair:
+    """A real triangular system of twice the size: divided by its diagonal, the matrix has ones there, so that real and
+    imaginary parts of rows and columns may alternate."""
+    p = equation.params
+    lower, turned = bool(p["lower"]), bool(p["transpose_a"]) == bool(p["left_side"])
+    (ar, ai), (br, bi) = both_parts(a), both_parts(b)
+    ai = F.mul_scalar(ai, val=-1.0) if p["conjugate_a"] else ai
+    if turned:
+        ar, ai, lower = F.swapaxes(ar, -1, -2), F.swapaxes(ai, -1, -2), not lower
+    if not p["left_side"]:
+        br, bi = F.swapaxes(br, -1, -2), F.swapaxes(bi, -1, -2)
+    strict = [F.trilu(x, k=-1 if lower else 1, upper=not lower) for x in (ar, ai)]
+    if not p["unit_diagonal"]:
+        shape = (*ar.shape[:-1], 1)
+        over = _inverse(ComplexPair(*[F.reshape(F.matrix_diag_part(x), shape=shape) for x in (ar, ai)]))
+        matrix, right = _times(ComplexPair(*strict), over), _times(ComplexPair(br, bi), over)
+        strict, (br, bi) = [matrix.real, matrix.imaginary], (right.real, right.imaginary)
+    ar, ai = strict
+    rows = F.stack(ar, F.mul_scalar(ai, val=-1.0), axis=-1), F.stack(ai, ar, axis=-1)
+    double = (*ar.shape[:-2], 2 * ar.shape[-2], 2 * ar.shape[-1])
+    y = F.triangular_solve(
+        F.reshape(F.stack(*rows, axis=-3), shape=double),
+        F.reshape(F.stack(br, bi, axis=-2), shape=(*br.shape[:-2], 2 * br.shape[-2], br.shape[-1])),
+        lower=lower, unit_diagonal=True,
+    )  # fmt: skip
+    parts = F.split(F.reshape(y, shape=(*br.shape[:-1], 2, br.shape[-1])), axis=-2)
+    return ComplexPair(*[part if p["left_side"] else F.swapaxes(part, -1, -2) for part in parts])
 
 
 # ---------------------------------------------------------------- transforms

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import numpy as jnp
 
+from ...functions.array import constant
 from ...graph import Variable
 from ...graph.jaxpr import name_of, parameters_of
-from ..values import KnownArray
+from ..values import ComplexPair, KnownArray
 
 
 class Unsupported(Exception):
@@ -104,6 +105,14 @@ def variable(value: Any) -> Variable:
     """A value as a Variable, even if it is a known array."""
     y: Variable = value.variable() if isinstance(value, KnownArray) else value
     return y
+
+
+def both_parts(value: Any) -> tuple[Variable, Variable]:
+    """The real and imaginary parts of a value, which may be real."""
+    if isinstance(value, ComplexPair):
+        return variable(value.real), variable(value.imaginary)
+    x = variable(value)
+    return x, constant(val=0.0, shape=x.shape, dtype=x.dtype)
 
 
 def scalar(value: Any) -> float | None:

@@ -1,0 +1,31 @@
+"""The ops behind functions of complex matrices, given by their real and imaginary parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph import Array, op
+from ..graph.axes import rowwise
+from ..graph.facts import unknown
+from .factors import nan_of_matrix
+
+
+@op(multiple_results=True, axes=rowwise("(n,n)->(n,n)"), cost=unknown, precision="high")
+def complex_inv(real: Array, imaginary: Array, /) -> tuple[jax.Array, jax.Array]:
+    """The parts of the inverses of matrices."""
+    a = lax.complex(real, imaginary)
+    (y,) = nan_of_matrix(a, jnp.linalg.inv(a))
+    return lax.real(y), lax.imag(y)
+
+
+@op(multiple_results=True, axes=rowwise("(n,n)->()"), cost=unknown, precision="high")
+def complex_slogdet(real: Array, imaginary: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The parts of the signs of the determinants of matrices, and the logarithms of their absolute values."""
+    a = lax.complex(real, imaginary)
+    results: Any = nan_of_matrix(a, *jnp.linalg.slogdet(a))
+    sign, size = results
+    return lax.real(sign), lax.imag(sign), size
