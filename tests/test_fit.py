@@ -21,7 +21,6 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.training.runs import Run
 from nngrad.utils.data_iterator import data_iterator_simple
-from nngrad_command.following.run_folder import RunFolder
 
 
 @pytest.fixture(autouse=True)
@@ -271,7 +270,6 @@ def test_an_interrupt_without_checkpoints(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         nn.fit(lambda number: interrupt() if number == 2 else 0.5, range(9), every=1, log=tmp_path)
     assert [row["step"] for row in rows(tmp_path)] == ["1", "2"]
-    assert RunFolder(tmp_path).settings() == {"steps": 9, "finished": False}
 
 
 def test_it_runs_in_threads(tmp_path: Path) -> None:
@@ -313,9 +311,7 @@ def test_a_loop_of_ones_own(tmp_path: Path) -> None:
         {"step": str(step), "loss": repr(float(np.float32(1 / step))), "accuracy": "0.5" if step == 6 else ""}
         for step in (1, 3, 6, 7)
     ]
-    run = RunFolder(tmp_path)
-    assert run.lines("").text.startswith("step,seconds,loss,accuracy\n1,")
-    assert run.settings() == {"steps": 7, "finished": True}
+    assert (tmp_path / "metrics.csv").read_text().startswith("step,seconds,loss,accuracy\n1,")
 
 
 def test_a_loop_of_ones_own_is_resumed(tmp_path: Path) -> None:
@@ -323,7 +319,6 @@ def test_a_loop_of_ones_own_is_resumed(tmp_path: Path) -> None:
         for step in range(1, 6):
             log(step, loss=step)
         fail()
-    assert RunFolder(tmp_path).settings() == {"finished": False}
     with nn.training_log(tmp_path, step=3) as log:
         assert [line["step"] for line in log.lines] == [1, 2, 3]
         log(4, loss=0.5)
@@ -342,7 +337,7 @@ def test_pictures_and_tensorboard(tmp_path: Path) -> None:
     with nn.training_log(tmp_path, tensorboard=True) as log:
         log(1, loss=0.5)
         log.draw(1, figure)
-    assert RunFolder(tmp_path).pictures() == [1]
+    assert (tmp_path / "samples" / "step-00000001.png").read_bytes()[1:4] == b"PNG"
     (events,) = (tmp_path / "tensorboard").iterdir()
     assert b"loss" in events.read_bytes() and b"PNG" in events.read_bytes()
 

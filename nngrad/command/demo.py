@@ -28,7 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=natural, default=0, metavar="S",
                         help="seed of all that is random (default: %(default)s)")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="where to run (default: a GPU where JAX sees one)")
-    parser.add_argument("--live", action="store_true", help="serve a page that follows the training, on loopback")
 
 
 @reported("demo", ValueError)
@@ -43,5 +42,5 @@ def run(given: argparse.Namespace) -> int:
         return 1
     if not has_devices("demo", jax.devices):
         return 1
-    draw_digits(given.steps, given.output, given.seed, given.device, console_of_output(), given.live)
+    draw_digits(given.steps, given.output, given.seed, given.device, console_of_output())
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,10 +14,9 @@ import numpy as np
 from rich.console import Console
 
 import nngrad as nn
-from nngrad_command.following.beside import FollowedBeside
 
 from ..files.replacing import write_whole
-from ..training.runs import Run, TrainingLog, training_log
+from ..training.runs import TrainingLog, training_log
 from ..training.runs.log import as_png
 from .recipes.configuration import with_values
 from .recipes.pictures import BLUE, GREY, ORANGE, draw_tiled, figure
@@ -28,14 +27,11 @@ Lines: TypeAlias = Sequence[Mapping[str, float]]
 ROOM = 1 << 18
 """An upper bound on the bytes of both pictures."""
 MEASURED_EVERY = 10
-LIVE_PICTURES = 500
-"""Steps between pictures for a page that follows the training."""
 
 
-def draw_digits(steps: int, output: Path, seed: int, device: str | None, console: Console, live: bool = False) -> None:
+def draw_digits(steps: int, output: Path, seed: int, device: str | None, console: Console) -> None:
     """Train the GAN for `steps` steps of the generator, and write `digits.png` and `curves.png`, which replace those of
-    an earlier run. With `live`, a separate process serves a page that follows the training, and the folder gets the
-    files that it reads.
+    an earlier run.
 
     Raises:
         OSError: The pictures cannot be written; the message names the file. This is checked before the training as far
@@ -45,13 +41,8 @@ def draw_digits(steps: int, output: Path, seed: int, device: str | None, console
     _check_writable(output)
     written: list[Path] = []
     try:
-        with ExitStack() as entered:
-            if live:
-                page = entered.enter_context(FollowedBeside(output))
-                console.print(page.said, markup=False, highlight=False, soft_wrap=True)
-            entered.enter_context(nullcontext() if device is None else nn.context_scope(
-                nn.get_extension_context(device)))
-            _train_and_draw(steps, output, seed, console, written, live)
+        with nullcontext() if device is None else nn.context_scope(nn.get_extension_context(device)):
+            _train_and_draw(steps, output, seed, console, written)
     except KeyboardInterrupt:
         kept = " and ".join(map(str, written)) or "nothing, since pictures are drawn after the training"
         raise KeyboardInterrupt(f"saved: {kept}") from None
@@ -68,9 +59,7 @@ def _check_writable(folder: Path) -> None:
         raise OSError(error.errno, why, str(folder)) from error
 
 
-def _train_and_draw(
-    steps: int, output: Path, seed: int, console: Console, written: list[Path], live: bool
-) -> None:
+def _train_and_draw(steps: int, output: Path, seed: int, console: Console, written: list[Path]) -> None:
     """Train and draw; each picture is added to `written` once it exists."""
     began = time.perf_counter()
     console.print(
@@ -80,7 +69,7 @@ def _train_and_draw(
     )
     gan = untrained(steps, seed)
     progress = console if console.is_terminal else False
-    course = trained(gan, training_log(output if live else None, steps=steps, progress=progress))
+    course = trained(gan, training_log(steps=steps, progress=progress))
     write_whole(output / "digits.png", as_png(digits_of(gan)))
     written.append(output / "digits.png")
     write_whole(output / "curves.png", as_png(curves_of(course)))
@@ -108,13 +97,7 @@ def trained(gan: Any, log: TrainingLog) -> Lines:
         gan.set_rates(number)
         gan.step(number)
 
-    def draw(run: Run) -> None:
-        if run.step % LIVE_PICTURES == 0 or run.step == log.steps:
-            gan.copy_parameters()
-            log.draw(run.step, gan.drawn())
-
-    nn.fit(take, range(log.steps or 0), every=MEASURED_EVERY, evaluate=lambda: gan.critique(log.step + 1), log=log,
-           callbacks=[] if log.folder is None else [draw])  # fmt: skip
+    nn.fit(take, range(log.steps or 0), every=MEASURED_EVERY, evaluate=lambda: gan.critique(log.step + 1), log=log)
     gan.copy_parameters()
     return log.lines
 

@@ -41,8 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--processes", type=positive, default=1, metavar="N",
                         help="train with several processes of this machine, as `nngrad launch` starts them "
                         "(default: 1)")
-    parser.add_argument("--live", action="store_true",
-                        help="serve a page that follows the run, on loopback, as `nngrad follow DIR` does")
 
 
 def _recipe(text: str) -> str:
@@ -76,7 +74,7 @@ def run(given: argparse.Namespace) -> int:
         hosts.initialize()
         if not has_devices("train", jax.devices):
             return 1
-        train(recipe, settings, out, given.fresh, given.changed, console_of_output(), given.live)
+        train(recipe, settings, out, given.fresh, given.changed, console_of_output())
     except ConfigurationError as error:
         complain(f"nngrad train: {error}")
         return 2
@@ -87,4 +85,4 @@ def _one_of_several(given: argparse.Namespace) -> list[str]:
     """The command line of a single process of `nngrad train --processes`."""
     command = ["train", given.recipe, *[f"--set={setting}" for setting in given.settings]]
     command += [f"--{name}={path}" for name in ("config", "out") if (path := getattr(given, name)) is not None]
-    return command + [f"--{name}" for name in ("fresh", "changed", "live") if getattr(given, name)]
+    return command + [f"--{name}" for name in ("fresh", "changed") if getattr(given, name)]

@@ -18,11 +18,10 @@ import jax
 from rich.console import Console
 
 import nngrad as nn
-from nngrad_command.following.beside import FollowedBeside
 from nngrad_command.in_clone import SOURCES
 
 from ...files.replacing import read_whole, write_whole
-from ...training.runs.log import METRICS, RATE, RUN, SAMPLES, TENSORBOARD, TrainingLog
+from ...training.runs.log import METRICS, RATE, SAMPLES, TENSORBOARD, TrainingLog
 from . import NAMES
 from .configuration import ConfigurationError, as_toml, changed_keys, values_in
 from .recipe import Recipe
@@ -89,7 +88,7 @@ class TrainingFolder:
             return False
         for folder in self.checkpoints, self.path / SAMPLES, self.path / TENSORBOARD:
             shutil.rmtree(folder, ignore_errors=True)
-        for file in self.path / METRICS, self.path / RUN, self.parameters, self.configuration:
+        for file in self.path / METRICS, self.parameters, self.configuration:
             file.unlink(missing_ok=True)
         return True
 
@@ -166,16 +165,14 @@ def printed(recipe: type[Recipe], settings: RecipeSettings) -> str:
 
 
 def train(
-    recipe: type[Recipe], settings: RecipeSettings, out: Path, fresh: bool, changed: bool, console: Console,
-    live: bool = False,
-) -> None:  # fmt: skip
+    recipe: type[Recipe], settings: RecipeSettings, out: Path, fresh: bool, changed: bool, console: Console
+) -> None:
     """Begin a run in a folder, or resume the one there.
 
     SIGTERM and Ctrl-C let the step finish, and save it. On several hosts only SIGTERM does, since all must save the
     same step; a run that is interrupted there continues from the last checkpoint.
 
-    With `fresh`, an existing run is removed; with `changed`, it may be resumed with another configuration. With `live`,
-    a separate process serves a page that follows the run.
+    With `fresh`, an existing run is removed; with `changed`, it may be resumed with another configuration.
 
     Raises:
         ConfigurationError: The existing run began with another configuration, or settings contradict each other.
@@ -198,7 +195,7 @@ def train(
             folder.checkpoints, trained.solvers, parameters=trained.kept(), keep=settings.checkpoint.keep,
             every=settings.checkpoint.every,
         ))
-        log = RecipeLog(trained, settings, folder, console, live)
+        log = RecipeLog(trained, settings, folder, console)
         try:
             nn.fit(
                 lambda number: _take(trained, settings, keeper, number), range(settings.steps),
@@ -219,12 +216,9 @@ def train(
 class RecipeLog(TrainingLog):
     """The log of a recipe's run, which also prints how the run begins, and draws pictures."""
 
-    def __init__(
-        self, recipe: Recipe, settings: RecipeSettings, folder: TrainingFolder, console: Console, live: bool
-    ) -> None:
+    def __init__(self, recipe: Recipe, settings: RecipeSettings, folder: TrainingFolder, console: Console) -> None:
         super().__init__(folder.path, 0, settings.steps, 1, settings.log.tensorboard, console)
         self._recipe, self._settings, self._run_folder, self._console = recipe, settings, folder, console
-        self._live = live
         self.was_finished = False
         """Whether the run was already finished."""
 
@@ -243,8 +237,6 @@ class RecipeLog(TrainingLog):
         else:
             self.say(f"{self._recipe.title}\n{folder.path}: {_beginning(settings, self.step)}")
         super().__enter__()
-        if self._live and is_first and not self.was_finished:
-            self.say(self._closed.enter_context(FollowedBeside(folder.path)).said)
         return self
 
     def draw_due(self, step: int) -> None:

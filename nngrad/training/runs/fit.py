@@ -192,7 +192,7 @@ def fit(
         every: The number of steps between lines of the log; the first and the last step always have one.
         evaluate: A function without arguments that evaluates the model and returns numbers by name.
         evaluate_every: The number of steps between its calls, by default `every`; the first and last step have one too.
-        log: A folder for `metrics.csv`, which `nngrad follow` reads, or the result of `nn.training_log`; by default
+        log: A folder for `metrics.csv`, or the result of `nn.training_log`; by default
             there is only a progress bar.
         checkpoints: Saves and restores the run, with its own `every`.
         callbacks: Functions to call with the `Run` after each step. Their results are ignored. The state of those with

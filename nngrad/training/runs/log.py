@@ -75,7 +75,7 @@ def three_digits(value: float) -> str:
     return f"{value:.3g}" if 1e-3 <= abs(value) < 1e4 else f"{value:.1e}"
 
 
-METRICS, RUN, SAMPLES, TENSORBOARD = "metrics.csv", "run.toml", "samples", "tensorboard"
+METRICS, SAMPLES, TENSORBOARD = "metrics.csv", "samples", "tensorboard"
 RATE = "rate"
 """The name of the learning rate, which is written but not shown."""
 
@@ -121,7 +121,6 @@ class TrainingLog:
             later = self.step + 1 if self.step else None  # TensorBoard hides older data of these steps
             self._board = _tensorboard_writer()(str(folder / TENSORBOARD), purge_step=later)
             opened.callback(self._board.close)
-        self._tell(finished=False)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -130,7 +129,6 @@ class TrainingLog:
             if kind is None:
                 if self._last is not None:
                     self.write(*self._last)
-                self._tell(finished=True)
 
     def __call__(self, step: int, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
         """Log the values of a step. They are read and written only at every `every`-th, the first and the last step.
@@ -184,7 +182,7 @@ class TrainingLog:
         return numbers
 
     def draw(self, step: int, figure: Any) -> None:
-        """Save a picture, for `nngrad follow` and for TensorBoard.
+        """Save a picture, in the folder and for TensorBoard.
 
         Args:
             step: The number of completed steps.
@@ -196,12 +194,6 @@ class TrainingLog:
         write_whole(self.folder / SAMPLES / f"step-{step:08d}.png", as_png(figure))
         if self._board is not None:
             self._board.add_figure("samples", figure, step, close=False)
-
-    def _tell(self, finished: bool) -> None:
-        """Write the progress file that `nngrad follow` reads."""
-        if self._file is not None and self.folder is not None:
-            steps = "" if self.steps is None else f"steps = {self.steps}\n"
-            write_whole(self.folder / RUN, f"{steps}finished = {str(finished).lower()}\n".encode())
 
     def __str__(self) -> str:
         """The last measured values."""
@@ -219,8 +211,8 @@ def training_log(
             for step in range(1, 1001):
                 log(step, loss=train(*batch(step)))
 
-    `nngrad follow runs/one` shows the run in a browser, while it runs and afterwards. Each line is in the file as soon
-    as it is written. With several processes the first one writes. Files of an earlier run are moved to a subfolder
+    TensorBoard shows the run in a browser, while it runs and afterwards. Each line is in the file as soon as it is
+    written. With several processes the first one writes. Files of an earlier run are moved to a subfolder
     `earlier-1`, unless this run resumes it.
 
     Args:
@@ -283,7 +275,7 @@ def _put_aside(folder: Path) -> None:
     while (aside := folder / f"earlier-{number}").exists():
         number += 1
     aside.mkdir()
-    for name in (METRICS, RUN, SAMPLES, TENSORBOARD):
+    for name in (METRICS, SAMPLES, TENSORBOARD):
         if (folder / name).exists():
             shutil.move(folder / name, aside / name)
 
