@@ -126,9 +126,8 @@ class TrainingLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._closed:
-            if kind is None:
-                if self._last is not None:
-                    self.write(*self._last)
+            if kind is None and self._last is not None:
+                self.write(*self._last)
 
     def __call__(self, step: int, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
         """Log the values of a step. They are read and written only at every `every`-th, the first and the last step.
