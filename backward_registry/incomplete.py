@@ -15,11 +15,15 @@ def _gamma_density(a: Variable, x: Variable) -> Variable:
     return F.where(far, by_logs, F.pow2(small, a - 1) * F.exp(-small - F.lgamma(a)))
 
 
+def gamma_by_shape(a: Variable, x: Variable) -> Variable:
+    """The derivative of `gammainc(a, x)` with respect to the shape `a`."""
+    scale = a * _gamma_density(a + 1, x)
+    return (F.digamma(a) * scale - F.xlogy(scale, x)) * F.gamma_moment(a, x) - scale * F.gamma_moment(a, x, order=1)
+
+
 def _incomplete_gamma_slopes(a: Variable, x: Variable, upper: bool) -> tuple[Variable, Variable]:
-    below = a * _gamma_density(a + 1, x)
-    by_shape = (F.digamma(a) * below - F.xlogy(below, x)) * F.gamma_moment(a, x) - below * F.gamma_moment(a, x, order=1)
-    by_x = _gamma_density(a, x)
-    return (-by_shape, -by_x) if upper else (by_shape, by_x)
+    by_a, by_x = gamma_by_shape(a, x), _gamma_density(a, x)
+    return (-by_a, -by_x) if upper else (by_a, by_x)
 
 
 slopes(

@@ -14,6 +14,8 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from backward_registry.incomplete import gamma_by_shape
+
 from ... import functions as F
 from ...functions.array import in_dtype
 from ...graph import Variable
@@ -76,6 +78,11 @@ def _abs(equation: JaxprEquation, x: Variable) -> Variable:
 @opens("igamma", "igammac")
 def _igamma(equation: JaxprEquation, a: Variable, x: Variable) -> Variable:
     return F.incomplete_gamma(a, x, upper=equation.name == "igammac")
+
+
+@opens("igamma_grad_a")
+def _igamma_grad_a(equation: JaxprEquation, a: Variable, x: Variable) -> Variable:
+    return gamma_by_shape(a, x)
 
 
 @opens("regularized_incomplete_beta")
@@ -283,7 +290,7 @@ def _reduce_precision(equation: JaxprEquation, x: Variable) -> Variable:
 
 
 POINTWISE |= {
-    "bitcast_convert_type", "igamma_grad_a", "nextafter", "reduce_precision", "zeta",
+    "bitcast_convert_type", "nextafter", "reduce_precision", "zeta",
 }  # fmt: skip
 """Primitives without a rule, or without one for some parameters. They are elementwise if the shapes are equal."""
 
