@@ -19,6 +19,10 @@ def sampled(x, t, w, s):
 SAMPLES = [
     sample("bernoulli_nll", between(0, 1, 2, 3), real(2, 3),
            ref=lambda x, y: -jnp.sum(x * jax.nn.log_sigmoid(y) + (1 - x) * jax.nn.log_sigmoid(-y))),
+    sample("bernoulli_nll", between(0, 1, 3), real(3), reduce="no",
+           ref=lambda x, y: -x * jax.nn.log_sigmoid(y) - (1 - x) * jax.nn.log_sigmoid(-y)),
+    sample("gaussian_nll", real(3), real(3), real(3), reduce="no",
+           ref=lambda x, m, v: -stats.norm.logpdf(x, m, jnp.exp(v / 2))),
     sample("gaussian_nll", real(2, 3), real(2, 3), real(2, 3),
            ref=lambda x, m, v: -jnp.sum(stats.norm.logpdf(x, m, jnp.exp(v / 2)))),
     sample("gaussian_kl_divergence", real(2, 3), real(2, 3), reduce="no",

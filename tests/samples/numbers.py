@@ -12,6 +12,7 @@ SAMPLES: list[Sample] = [
     sample("isinf", INFINITE, ref=lambda x: jnp.isinf(x).astype(x.dtype), orders=0),
     sample("reset_nan", fixed(0.5, np.nan, -2.0), val=3, ref=lambda x: jnp.where(jnp.isnan(x), 3, x), numeric=False),
     sample("reset_inf", fixed(0.5, np.inf, -np.inf), ref=lambda x: jnp.where(jnp.isinf(x), 0, x), numeric=False),
+    sample("reset_inf", fixed(0.5, np.inf), val=-2, ref=lambda x: jnp.where(jnp.isinf(x), -2, x), numeric=False),
     sample("mod2", real(2, 3), fixed([0.7], [-0.4]), ref=jnp.fmod),
     sample("mod2", whole(5, -5, 7, 6), whole(3, 3, -3, 3), ref=jnp.mod, orders=0),
     sample("mod2", whole(5, -5, 7, 6), whole(3, 3, -3, 3), fmod=True, ref=jnp.fmod, orders=0),
