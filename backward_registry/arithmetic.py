@@ -8,6 +8,15 @@ from nngrad.graph import Function, Variable
 
 from .rules import backward, gradients, slopes
 
+
+def over_root(f: Function, gy: Variable) -> Variable:
+    """`gy / y` for the square root y that `f` computes: infinite where y is 0, unless gy has a factor y."""
+    (x,), (y,) = f.inputs, f.outputs
+    quotient = F.divided(gy, y)
+    cancelled = quotient.parent is None or quotient.parent.op is not F.divided
+    return quotient if cancelled else gy * x**-0.5
+
+
 # ---------------------------------------------------------------- two Variables
 
 gradients(F.add2, "dy/dx0 = 1, dy/dx1 = 1", lambda gy: (gy, gy))
@@ -22,6 +31,22 @@ def div2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     (y,) = f.outputs
     gx0 = gy / x1
     return gx0, -gx0 * y
+
+
+@backward(F.divided)
+def divided_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
+    """dy/dx = 1/y, dy/dy = -x/y^2, and 0 where y is 0"""
+    _, divisor = f.inputs
+    (quotient,) = f.outputs
+    return F.divided(gy, divisor), -F.divided(gy * quotient, divisor)
+
+
+@backward(F.directed)
+def directed_backward(f: Function, gy: Variable) -> tuple[Variable, Variable, Variable]:
+    """d/dg = x/y, and 0 where y is 0; d/dx = g/y, d/dy = -g x/y^2, which are not finite there"""
+    g, x, y = f.inputs
+    (z,) = f.outputs
+    return F.directed(gy, x, y), gy * g / y, -gy * z / y
 
 
 @backward(F.pow2)
@@ -88,10 +113,17 @@ def mul_n_backward(f: Function, gy: Variable) -> list[Variable]:
 
 gradients(F.add_scalar, "dy/dx = 1", lambda gy: gy)
 slopes(F.mul_scalar, "dy/dx = val", lambda val: val)
-gradients(
-    F.pow_scalar, "dy/dx = val x^(val - 1), and 0 where val is 0",
-    lambda gy, x, val: None if val == 0 else gy * (val * x ** (val - 1)),
-)  # fmt: skip
+
+
+@backward(F.pow_scalar)
+def pow_scalar_backward(f: Function, gy: Variable) -> Variable | None:
+    """dy/dx = val x^(val - 1), and 0 where val is 0; a square root's is 1 / (2 y)"""
+    (x,), val = f.inputs, f.args["val"]
+    if val == 0.5:
+        return 0.5 * over_root(f, gy)
+    return None if val == 0 else gy * (val * x ** (val - 1))
+
+
 gradients(F.r_sub_scalar, "dy/dx = -1", lambda gy: -gy)
 slopes(F.r_div_scalar, "dy/dx = -val x^-2", lambda x, val: -val * x**-2)
 

@@ -5,7 +5,7 @@ import math
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from .reduction import divided
+from .arithmetic import over_root
 from .rules import backward, gradients, slopes
 
 # ---------------------------------------------------------------- sign and rounding
@@ -23,7 +23,14 @@ gradients(
     F.reciprocal, "dy/dx = -x^-2; powers, unlike products of y, stay single terms at every order",
     lambda gy, x: -gy * x**-2,
 )  # fmt: skip
-slopes(F.sqrt, "dy/dx = x^(-1/2) / 2", lambda x: 0.5 * x**-0.5)
+
+
+@backward(F.sqrt)
+def sqrt_backward(f: Function, gy: Variable) -> Variable:
+    """dy/dx = x^(-1/2) / 2 = 1 / (2 y), which a factor y of the gradient cancels"""
+    return 0.5 * over_root(f, gy)
+
+
 slopes(F.exp, "dy/dx = y", lambda y: y)
 slopes(F.log, "dy/dx = 1/x", lambda x: x**-1)
 slopes(F.erf, "dy/dx = 2/sqrt(pi) exp(-x^2)", lambda x: 2 / math.sqrt(math.pi) * F.exp(-(x * x)))
@@ -42,7 +49,7 @@ gradients(F.atan, "dy/dx = 1 / (1 + x^2)", lambda gy, x: gy / (1 + x * x))
 def atan2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     """dy/dx0 = x1 / (x0^2 + x1^2), dy/dx1 = -x0 / (x0^2 + x1^2), and 0 where both are 0"""
     x0, x1 = f.inputs
-    g = divided(gy, x0 * x0 + x1 * x1)
+    g = F.divided(gy, x0 * x0 + x1 * x1)
     return g * x1, -g * x0
 
 

@@ -25,10 +25,14 @@ def spread(f: Function, gy: Variable) -> Variable:
     return F.broadcast(F.reshape(gy, shape=kept_shape(f)), shape=f.inputs[0].shape)
 
 
-def divided(gy: Variable, y: Variable) -> Variable:
-    """`gy / y`, and 0 where `y` is 0; its derivatives are 0 there too."""
-    zero = F.equal_scalar(y, val=0)
-    return F.where(zero, zeros_like(y), gy / F.where(zero, filled_like(y, 1), y))
+def along_length(f: Function, gy: Variable, x: Variable) -> Variable:
+    """`gy x / y` for a length y, the result of `f`, and 0 where y is 0. If gy has a factor y, this is smooth there;
+    otherwise its derivatives there are not finite, as there are none."""
+    (y,) = f.outputs
+    quotient = F.divided(gy, y, limits=True)
+    if quotient.parent is None or quotient.parent.op is not F.divided:
+        return spread(f, quotient) * x
+    return F.directed(spread(f, gy), x, spread(f, y))
 
 
 # ---------------------------------------------------------------- sums and means
@@ -63,8 +67,8 @@ def var_backward(f: Function, gy: Variable) -> Variable | None:
 @backward(F.std)
 def std_backward(f: Function, gy: Variable) -> Variable | None:
     """dy/dx = (x - mean(x)) / (n y), and 0 where y is 0"""
-    (x,), (y,) = f.inputs, f.outputs
-    return spread(f, divided(gy, y)) * deviation(f) * (gy.size / x.size) if x.size else None
+    (x,) = f.inputs
+    return along_length(f, gy, deviation(f)) * (gy.size / x.size) if x.size else None
 
 
 # ---------------------------------------------------------------- extrema
@@ -121,14 +125,14 @@ def norm_backward(f: Function, gy: Variable) -> Variable:
     if math.isinf(p):
         return at_extrema(f, F.abs(x), gy) * sign(x)
     if p == 2:
-        return spread(f, divided(gy, y)) * x
+        return along_length(f, gy, x)
     zero = F.equal_scalar(y, val=0)
     gx = spread(f, F.where(zero, zeros_like(gy), gy))
     if p == 1:
         return gx * sign(x)
     if p.is_integer():
         # A whole power needs no absolute value, and so is smooth at 0 where the norm is.
-        power = divided(x, spread(f, y)) ** (p - 1)
+        power = F.divided(x, spread(f, y)) ** (p - 1)
         return gx * (power if p % 2 == 0 else power * sign(x))
     # A broken power of 0 has infinite derivatives; the sign takes that element out.
     size = F.where(F.equal_scalar(x, val=0), filled_like(x, 1), F.abs(x))

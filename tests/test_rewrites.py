@@ -69,6 +69,7 @@ SMALLER: dict[str, Callable[[], Any]] = {
     "order-of-factors": lambda: [A * B, B * A],
     "like-factors": lambda: [A**2 * A**-1],
     "powers-of-powers": lambda: [(A**2) ** 3],
+    "lengths": lambda: [F.norm(A) * F.sum(F.directed(B, A, F.broadcast(F.norm(A), shape=(3,))))],
     "numbers-of-factors": lambda: [(2 * A) * (3 * B), A * B],
     "linear-combinations": lambda: [A - B + B],
     "like-terms": lambda: [A + 2 * A],
@@ -93,6 +94,7 @@ SMALLER: dict[str, Callable[[], Any]] = {
     "equal-carries": lambda: [difference_of_carries()],
     "unchanging-carries": lambda: [tangent_of_a_sum()],
     "masks-outermost": lambda: [selected()],
+    "exact-quotients": lambda: [F.divided(A + A * B, A)],
 }
 """For each rule what is smaller with it."""
 

@@ -26,7 +26,9 @@ from .arithmetic import add2 as add2
 from .arithmetic import add_n as add_n
 from .arithmetic import add_scalar as add_scalar
 from .arithmetic import bc_add2 as bc_add2
+from .arithmetic import directed as directed
 from .arithmetic import div2 as div2
+from .arithmetic import divided as divided
 from .arithmetic import maximum2 as maximum2
 from .arithmetic import maximum_scalar as maximum_scalar
 from .arithmetic import minimum2 as minimum2

@@ -168,6 +168,28 @@ def div2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
     return lax.div(*floating_pair(x0, x1))
 
 
+@op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
+def divided(x0: Array, x1: Array, /, limits: bool = False) -> jax.Array:
+    """`x0 / x1`, broadcast together, and 0 where `x1` is 0, with derivatives of 0 there. Gradients have it written
+    without a division where the algebra shows that `x1` is a factor of `x0`.
+
+    Args:
+        limits: Whether a function that is 0 where `x1` is counts as having that factor. The value is then right where
+            `x1` is 0, and its derivatives there need not be.
+    """
+    x0, x1 = floating_pair(x0, x1)
+    zero = lax.full_like(x1, 0)
+    at_zero = lax.eq(x1, zero)
+    return lax.select(at_zero, zero, lax.div(x0, lax.select(at_zero, lax.full_like(x1, 1), x1)))
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True, linear=True, unbounded=True)
+def directed(g: Array, x: Array, y: Array, /) -> jax.Array:
+    """`g x / y`, broadcast together, and 0 where `y` is 0: a gradient `g` in the direction of a vector `x` of length
+    `y`. Where that is 0, derivatives by `x` and `y` are infinite or NaN."""
+    return divided.forward(lax.mul(*number_pair(g, x)), y, limits=False)
+
+
 @op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True, precision="high")
 def pow2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
     """`x0 ** x1`, element by element, broadcast together; integers are raised as float32.

@@ -49,6 +49,9 @@ SMALL_RESULT = 1 << 14
 
 # ---------------------------------------------------------------- canonical form
 
+MOST_EXPANDED = 32
+"""A gradient that is to be divided by a norm is expanded to this many terms, of this many functions."""
+
 MOST_TERMS = 64
 """A sum of this many distinct terms becomes a term itself. Otherwise a chain of n additions would take n^2: repeat with
 `benchmarks/building.py`."""

@@ -3,6 +3,7 @@
     numbers.py      exact numbers, and the constants that stand for them
     products.py     products as monomials
     sums.py         sums as linear combinations
+    quotients.py    exact quotients by norms
     linear.py       numbers move out of linear functions, movements compose, sums of broadcast values, slices of joined
                     ones
     masks.py        selections of gradients stay outermost
@@ -11,7 +12,7 @@
                     a hash-consing table, which holds each distinct function once
 """
 
-from . import linear, loops, masks  # noqa: F401 - their rules
+from . import linear, loops, masks, quotients  # noqa: F401 - their rules
 from .builder import RULES, show_rewrites, simplify
 
 __all__ = ["RULES", "show_rewrites", "simplify"]

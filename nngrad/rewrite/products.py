@@ -15,6 +15,7 @@ Products are never expanded:
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import nngrad.functions as F
 
@@ -68,11 +69,13 @@ def as_monomial(table: HashConsTable, op: Op, inputs: Inputs, arguments: Argumen
 ORDER = declared("order-of-factors", PRODUCTS, "x y = y x")
 LIKE_FACTORS = declared("like-factors", PRODUCTS, "x**a x**b = x**(a + b)")
 POWERS = declared("powers-of-powers", PRODUCTS, "(x**a)**b = x**(a b)")
+LENGTHS = declared("lengths", PRODUCTS, "|x| d|x| = x dx: a norm times its derivative needs no division")
 NUMBERS = declared("numbers-of-factors", PRODUCTS, "(a x) (b y) = a b (x y)")
 
 
-_LOOKED_INTO = WITH_NUMBERS | {F.pow_scalar}
-"""The ops of factors that may be numbers, multiples or powers."""
+_LENGTHS = frozenset({F.norm, F.std, F.sqrt})
+_LOOKED_INTO = WITH_NUMBERS | _LENGTHS | {F.pow_scalar}
+"""The ops of factors that may be numbers, multiples or powers, or may cancel."""
 
 
 def _of_operands(table: HashConsTable, op: Op, inputs: Inputs, spec: Spec) -> Variable | None:
@@ -108,6 +111,7 @@ def product(table: HashConsTable, operands: Sequence[tuple[Variable, int]], spec
     """The product of powers of `operands`, all of one spec; None if they or their numbers cannot merge."""
     number: Number = 1
     factors: Factors = {}
+    lengths: list[Variable] = []
     for x, power in operands:
         f = x.parent
         if f is not None and f.op in WITH_NUMBERS and f.order:
@@ -122,9 +126,59 @@ def product(table: HashConsTable, operands: Sequence[tuple[Variable, int]], spec
         if f is not None and f.op is F.pow_scalar and f.order and POWERS not in table.off:
             x, inside = power_of(x)
             power *= inside
+        if f is not None and (f.op in _LENGTHS or (f.op is F.pow_scalar and f.arguments[0] == 0.5)):
+            lengths.append(x)
         if not _entered(table, factors, x, power):
             return None
+    if lengths and len(factors) > 1 and LENGTHS not in table.off:
+        _cancel_lengths(table, factors, lengths)
     return _of_numbers(table, number, factors, spec)
+
+
+def _cancel_lengths(table: HashConsTable, factors: Factors, lengths: list[Variable]) -> None:
+    """Cancel each length with a factor that is divided by it, so that nothing is undefined where it is 0."""
+    for y in lengths:
+        for x in list(factors):
+            if factors.get(y, 0) < 1:
+                break
+            whole = _without_length(table, x, y) if factors[x] == 1 and x is not y else None
+            if whole is not None and whole not in factors:
+                del factors[x]
+                factors[y] -= 1
+                factors |= {whole: 1}
+        if factors.get(y) == 0:
+            del factors[y]
+
+
+def _without_length(table: HashConsTable, x: Variable, y: Variable) -> Variable | None:
+    """`x y`, if the algebra shows that `x` is divided by the length `y`; else None. Through a norm, a derivative is a
+    sum of `directed` values, and through a square root a product with a power of -1/2."""
+    f, length = x.parent, y.parent
+    assert length is not None
+    if f is None or not f.order:
+        return None
+    if f.op is F.mul2 or f.op is F.monomial:
+        inverse = table.known(F.pow_scalar, length.inputs, (-0.5,)) if len(length.arguments) < 2 else None
+        powers = dict(zip(f.inputs, (1, 1) if f.op is F.mul2 else f.arguments[0], strict=True))
+        if inverse is None or powers.pop(inverse, 0) != 1:
+            return None
+        return product(table, list(powers.items()), x.spec)
+    path: list[Any] = []
+    while f is not None and (f.op is F.reshape or f.op is F.sum):
+        path.append(f)
+        f = f.inputs[0].parent
+    if f is None or f.op is not F.directed or not path:
+        return None
+    g, direction, spread = f.inputs
+    while spread is not y:
+        h = spread.parent
+        if h is None or not (h.op is F.reshape or h.op is F.broadcast):
+            return None
+        spread = h.inputs[0]
+    whole: Variable = table.emit(F.mul2, (g, direction), ())
+    for f in reversed(path):
+        whole = table.emit(f.op, (whole,), f.arguments)
+    return whole
 
 
 def _without_number(
