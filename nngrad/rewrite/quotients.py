@@ -24,7 +24,7 @@ from ..functions.array import filled_like, zeros_like
 from ..graph import Function, Op, Variable
 from ..graph.thresholds import MOST_EXPANDED
 from .builder import Arguments, HashConsTable, Inputs, Number, rule
-from .numbers import WITH_NUMBERS, multiple, number_of, of_float
+from .numbers import WITH_NUMBERS, is_exact, multiple, number_of, of_float
 from .products import product
 from .sums import summands
 
@@ -47,7 +47,7 @@ def _exact_quotient(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arg
         terms = expansion.of(x)
     if terms is None:
         return None
-    quotient: list[tuple[Variable, Number]] = []
+    quotient: list[tuple[Variable, Fraction]] = []
     for monomial, coefficient in terms.items():
         factors = dict(monomial)
         if factors.get(y, 0) < 1:
@@ -61,14 +61,14 @@ def _exact_quotient(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arg
         term = product(table, [(z, power) for z, power in factors.items() if power], x.spec)
         if term is None:
             return None
-        quotient.append((term, of_float(float(coefficient))))
+        quotient.append((term, coefficient))
     if not quotient:
         return zeros_like(x)
-    if len(quotient) == 1:
-        return multiple(table, *quotient[0])
     zs, coefficients = zip(*quotient, strict=True)
-    combined: Variable = F.linear_combination(*zs, coefficients=coefficients)
-    return combined
+    # The ratios of the coefficients are often numbers of the program, with which those of derivatives cancel.
+    ratios = tuple([of_float(float(each / coefficients[0])) for each in coefficients])
+    combined: Variable = zs[0] if len(zs) == 1 else F.linear_combination(*zs, coefficients=ratios)
+    return multiple(table, combined, of_float(float(coefficients[0])))
 
 
 def _may_contain(x: Variable, y: Variable) -> bool:
@@ -105,6 +105,13 @@ def _is_zero_at_zero(op: Op, arguments: Arguments) -> bool:
     """Whether an op on one Variable maps 0 to 0."""
     with jax.ensure_compile_time_eval():
         return bool(np.asarray(op.bind(arguments)(jnp.zeros((), jnp.float32))) == 0)
+
+
+@lru_cache(maxsize=1024)
+def _fraction(number: Number) -> Fraction:
+    """A number exactly, or the short fraction that it is rounded from: 0.3333333333333333 is 1/3."""
+    short = Fraction(number).limit_denominator(1024)
+    return short if float(short) == number else Fraction(number)
 
 
 class Expansion:
@@ -169,9 +176,11 @@ class Expansion:
         return f.inputs if whole or f.op.powers is not None or is_sum or f.op is F.mul_scalar else ()
 
     def _alone(self, x: Variable) -> Polynomial:
-        number = number_of(x)
+        f = x.parent
+        is_number = f is not None and f.op is F.constant and is_exact(f.arguments[0])
+        number = f.arguments[0] if f is not None and is_number else number_of(x)
         if number is not None:
-            return {(): Fraction(number)} if number else {}
+            return {(): _fraction(number)} if number else {}
         if _is_copy(x, self.y):
             x = self.y
         self.place.setdefault(x, len(self.place))
@@ -181,12 +190,12 @@ class Expansion:
         """The polynomial of a sum, a product or a power of polynomials."""
         given = [self.done[x] for x in operands]
         if f.op is F.mul_scalar:
-            return _scaled(given[0], Fraction(f.arguments[0]))
+            return _scaled(given[0], _fraction(f.arguments[0]))
         summed = summands(f.op, f.inputs, f.arguments)
         if summed is not None:
-            added = [((), Fraction(summed[1]))]
+            added = [((), _fraction(summed[1]))]
             for terms, (_, coefficient) in zip(given, summed[0], strict=True):
-                added += [(monomial, c * Fraction(coefficient)) for monomial, c in terms.items()]
+                added += [(monomial, c * _fraction(coefficient)) for monomial, c in terms.items()]
             return _collected(added)
         powers: Any = (2,) if f.op is F.square else f.arguments if f.op is F.pow_scalar else f.op.powers(f)  # type: ignore[misc]
         result: Polynomial = {(): Fraction(1)}
