@@ -324,7 +324,7 @@ SMOOTH_IN_LENGTH: dict[str, tuple[Callable[[Variable], Variable], float]] = {
     "cosh": (F.cosh, 1), "log cosh": (lambda r: F.log(F.cosh(2 * r)), 4),
 }  # fmt: skip
 """Functions of a length, with twice the coefficient of its square."""
-EVEN = ("square", "fourth power", "Gaussian", "difference", "Matern 5/2")
+EVEN = ("square", "fourth power", "Gaussian", "difference")
 
 
 @pytest.mark.parametrize(
