@@ -153,3 +153,26 @@ def test_a_complex_laplacian_solves_as_often_as_a_real_one() -> None:
 
     text = jax.jit(nj.laplacian(wave_function)).lower(jnp.float32(X)).as_text()
     assert text.count("lapack_ctrsm") == 2
+
+
+@pytest.mark.parametrize("is_real", [True, False])
+def test_second_derivatives_of_eigenvalues_of_general_matrices(is_real: bool) -> None:
+    """The sum of their cubes is a trace, and the largest absolute value no polynomial; JAX has first derivatives."""
+    def of(x: Any) -> Any:
+        return jnp.real(matrix(x)) if is_real else matrix(x)
+
+    def trace(x: Any) -> Any:
+        return jnp.real(jnp.trace(of(x) @ of(x) @ of(x)) * (1 + 1j))
+
+    def cubes(x: Any) -> Any:
+        return jnp.real(jnp.sum(jnp.linalg.eigvals(of(x)) ** 3) * (1 + 1j))
+
+    def largest(x: Any) -> Any:
+        return jnp.max(jnp.abs(jnp.linalg.eigvals(of(x))))
+
+    with jax.enable_x64(True):
+        found, reference = nj.hessian(cubes)(X), jax.jit(jax.hessian(trace))(X)
+        second, slope = nj.hessian(largest)(X), jax.jit(jax.grad(largest))
+        moved = [(slope(X + h) - slope(X - h)) / 2e-5 for h in 1e-5 * np.eye(3)]
+    np.testing.assert_allclose(found, reference, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(second, moved, rtol=1e-6, atol=1e-6)

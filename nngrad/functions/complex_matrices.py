@@ -29,3 +29,11 @@ def complex_slogdet(real: Array, imaginary: Array, /) -> tuple[jax.Array, jax.Ar
     results: Any = nan_of_matrix(a, *jnp.linalg.slogdet(a))
     sign, size = results
     return lax.real(sign), lax.imag(sign), size
+
+
+@op(multiple_results=True, axes=rowwise("(n,n)->(n)"), cost=unknown, precision="high")
+def general_eig(*parts: Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """The parts of the eigenvalues of matrices and of their right eigenvectors, as columns, from the parts of the
+    matrices, or from real matrices. How long and at which angle a vector is, is arbitrary, and taken not to matter."""
+    w, v = jnp.linalg.eig(lax.complex(*parts) if len(parts) > 1 else parts[0])
+    return lax.real(w), lax.imag(w), lax.real(v), lax.imag(v)

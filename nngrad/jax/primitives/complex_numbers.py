@@ -15,6 +15,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from ... import functions as F
+from ...functions.complex_matrices import general_eig
 from ...graph import Variable
 from ..values import ComplexPair, KnownArray
 from .registry import RULES, JaxprEquation, both_parts, require, scalar, variable
@@ -228,6 +229,15 @@ def _triangular_solve(equation: JaxprEquation, a: Any, b: Any) -> ComplexPair:
     )  # fmt: skip
     parts = F.split(F.reshape(y, shape=(*br.shape[:-1], 2, br.shape[-1])), axis=-2)
     return ComplexPair(*[part if p["left_side"] else F.swapaxes(part, -1, -2) for part in parts])
+
+
+@_on_pairs("eig")
+def _eigenvalues(equation: JaxprEquation, x: Any) -> ComplexPair:
+    p = equation.params
+    require(not p["compute_left_eigenvectors"] and not p["compute_right_eigenvectors"], "it computes eigenvectors")
+    parts = (x.real, x.imaginary) if isinstance(x, ComplexPair) else (x,)
+    real, imaginary, *_ = general_eig(*map(variable, parts))
+    return ComplexPair(real, imaginary)
 
 
 # ---------------------------------------------------------------- transforms
