@@ -61,7 +61,8 @@ def is_zero_at_zero(matrix: Block) -> bool | None:
     Each value is "zero" there, or a "number" that does not depend on that input, or the "sum" of a zero and a number.
     None is anything else: numbers that may cancel, and results of functions without such facts.
     """
-    place, values = len(matrix.inputs) - 1, []
+    place = len(matrix.inputs) - 1
+    values: list[str | None] = []
     for (op, arguments, ins), specs in zip(matrix.steps, matrix.results, strict=True):
         given = [values[~i] if i < 0 else "zero" if i == place else "number" for i in ins]
         values += [_at_zero(op, arguments, given)] * len(specs)

@@ -165,8 +165,9 @@ def _is_nonzero(condition: Variable, w: Variable) -> bool:
         while x.parent is not None and x.parent.op is F.broadcast and x.parent.inputs[0].ndim == x.ndim:
             (x,) = x.parent.inputs
         pair.append(x)
-    if pair[0].shape == pair[1].shape and all([x.parent is not None and x.parent.op is F.reshape for x in pair]):
-        pair = [x.parent.inputs[0] for x in pair]
+    reshaped = [x.parent for x in pair if x.parent is not None and x.parent.op is F.reshape]
+    if len(reshaped) == 2 and pair[0].shape == pair[1].shape:
+        pair = [f.inputs[0] for f in reshaped]
     condition, w = pair
     f = condition.parent
     return f is not None and f.op is F.not_equal_scalar and f.arguments == (0.0,) and f.inputs[0] is w
