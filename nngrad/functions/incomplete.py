@@ -15,7 +15,7 @@ from jax import lax
 from ..graph import Array, Variable, op
 from ..graph.arguments import AtLeastOne, Size, as_int, coerced
 from ..graph.leaf import as_operands
-from ..graph.signatures import explained_by_name
+from ..graph.signatures import completed, explained_by_name
 from .arithmetic import alike, floating, floating_pair, of_floats, widened
 from .distributions import quadrature
 
@@ -65,17 +65,12 @@ def gammainc(a: Array, x: Array) -> Variable:
 
 
 @explained_by_name
+@completed
 def gammaincc(a: Array, x: Array) -> Variable:
     """The regularized upper incomplete gamma function, `1 - gammainc(a, x)`, accurate where it is small.
 
     Args:
-        a: The shape, positive: any shape, or a number.
-        x: Not negative, of a shape that broadcasts with that of `a`; no plain number, which was the shape in the
-            former order of arguments.
-
-    Raises:
-        TypeError: `x` is a plain number.
-        ValueError: A number `a` is not positive.
+        ...: As for `gammainc`.
     """
     return incomplete_gamma(*_shape_first("gammaincc", a, x), upper=True)
 
