@@ -131,6 +131,31 @@ def get_parameter(key: str) -> Variable | None:
     return found if isinstance(found, Variable) else None
 
 
+def cast_parameters(dtype: object) -> None:
+    """Replace the floating parameters in the current scope and below by parameters of another dtype, with the same
+    values. Graphs that were built before keep the old ones, so build them, and set the solver's parameters, afterwards.
+
+        network(x)                          # creates float32 parameters
+        nn.cast_parameters("float64")
+        y = network(x)                      # computes in float64
+
+    Args:
+        dtype: A floating dtype, such as "float64".
+
+    Raises:
+        TypeError: `dtype` is not a floating dtype.
+    """
+    wanted = Variable((), dtype=dtype)
+    if not wanted.spec.differentiable:
+        raise TypeError(f"dtype: expected a floating dtype, got {wanted.dtype.name}")
+    for name, param in get_parameters(grad_only=False).items():
+        if param.spec.differentiable and param.dtype != wanted.dtype:
+            cast = Variable(param.shape, param.need_grad, param.name, wanted.dtype)
+            cast.cell.axes = param.cell.axes
+            cast.d = param.d
+            set_parameter(name, cast)
+
+
 def set_parameter(key: str, param: Variable) -> None:
     """Set the parameter at `key` below the current scope, replacing any present one.
 

@@ -30,6 +30,7 @@ from nngrad.initializer import (
     calc_uniform_lim_glorot,
 )
 from nngrad.parameter import (
+    cast_parameters,
     clear_parameters,
     get_current_parameter_scope,
     get_parameter,
@@ -441,3 +442,18 @@ def test_a_link_to_the_file_stays_one(tmp_path: Path) -> None:
     link.symlink_to(target)
     save_parameters(link, {"w": Variable((2,))})
     assert link.is_symlink() and target.stat().st_size > 0
+
+
+def test_a_scope_is_cast_in_one_call() -> None:
+    with parameter_scope("cast", scope=OrderedDict()):
+        for name, dtype in (("a/w", "float32"), ("n", "int32"), ("b", "float16")):
+            get_parameter_or_create(name, (2,), np.array([1, 3]), name != "b", dtype=dtype)
+        before = get_parameters(grad_only=False)
+        cast_parameters("float64")
+        after = get_parameters(grad_only=False)
+        assert [(n, p.dtype.name, p.need_grad) for n, p in after.items()] == [
+            ("a/w", "float64", True), ("n", "int32", False), ("b", "float64", False)]  # fmt: skip
+        assert after["n"] is before["n"] and before["a/w"].dtype == np.float32
+        assert [p.d.tolist() for p in after.values()] == [[1, 3]] * 3 and after["a/w"].name == before["a/w"].name
+        with pytest.raises(TypeError, match="dtype: expected a floating dtype, got int32"):
+            cast_parameters("int32")
