@@ -45,12 +45,18 @@ gradients(F.acos, "dy/dx = -1 / sqrt(1 - x^2)", lambda gy, x: -gy * F.one_minus_
 gradients(F.atan, "dy/dx = 1 / (1 + x^2)", lambda gy, x: gy / (1 + x * x))
 
 
-@backward(F.atan2)
-def atan2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx0 = x1 / (x0^2 + x1^2), dy/dx1 = -x0 / (x0^2 + x1^2), and 0 where both are 0"""
-    x0, x1 = f.inputs
-    g = F.divided(gy, x0 * x0 + x1 * x1)
-    return g * x1, -g * x0
+slopes(
+    F.atan2, "dy/dx0 = x1 / (x0^2 + x1^2), dy/dx1 = -x0 / (x0^2 + x1^2), and 0 where both are 0",
+    lambda x0, x1: (F.over_square_sum(x1, x0), -F.over_square_sum(x0, x1)),
+)  # fmt: skip
+
+
+@backward(F.over_square_sum)
+def over_square_sum_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
+    """dy/dx0 = v^2 - y^2, dy/dx1 = -2 y v with v = x1 / (x0^2 + x1^2)"""
+    (x0, x1), (y,) = f.inputs, f.outputs
+    v = F.over_square_sum(x1, x0)
+    return gy * ((v - y) * (v + y)), gy * (-2 * y * v)
 
 
 slopes(F.sinc, "dy/dx is the first derivative of the family", lambda x: F.sinc_derivative(x, order=1))

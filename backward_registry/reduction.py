@@ -5,7 +5,8 @@ import math
 import jax.numpy as jnp
 
 import nngrad.functions as F
-from nngrad.functions.array import filled_like, zeros_like
+from nngrad.functions.array import filled_like, in_dtype, zeros_like
+from nngrad.functions.moments import accurate
 from nngrad.functions.reduction import reduced_count
 from nngrad.graph import Function, Variable
 from nngrad.graph.axes import axes_of
@@ -83,8 +84,9 @@ def at_extrema(f: Function, x: Variable, gy: Variable) -> Variable:
     """`gy` shared by the elements of `x` that equal the result of `f`. It selects instead of multiplying, so that an
     infinite gradient leaves no NaN on the others."""
     here = F.equal(x, spread(f, f.outputs[0]))
-    ties = F.sum(here, axis=f.args["axis"], keepdims=f.args["keepdims"])
-    return F.where(here, spread(f, gy / ties), zeros_like(x))
+    # 16 bits do not hold a count.
+    ties = F.sum(accurate(here), axis=f.args["axis"], keepdims=f.args["keepdims"])
+    return F.where(here, spread(f, in_dtype(in_dtype(gy, ties.dtype) / ties, gy.dtype)), zeros_like(x))
 
 
 backward(F.amax)(extremum_backward)

@@ -31,7 +31,11 @@ slopes(F.xlog1py, "dy/dx0 = log(1 + x1) and dy/dx1 = x0/(1 + x1)", lambda x0, x1
 # ---------------------------------------------------------------- of the error function
 
 slopes(F.erfc, "dy/dx = -2/sqrt(pi) exp(-x^2)", lambda x: -2 / math.sqrt(math.pi) * F.exp(-(x * x)))
-slopes(F.erfcx, "dy/dx = 2 x y - 2/sqrt(pi)", lambda x, y: 2 * x * y - 2 / math.sqrt(math.pi))
+slopes(F.erfcx, "dy/dx = 2 x y - 2/sqrt(pi) = -2 erfcx_integral(x, 1)", lambda x: -2 * F.erfcx_integral(x, order=1))
+slopes(
+    F.erfcx_integral, "dy/dx = -2 (n + 1) times the one of the next order",
+    lambda x, order: -2 * (order + 1) * F.erfcx_integral(x, order=order + 1),
+)  # fmt: skip
 slopes(F.erfinv, "dy/dx = sqrt(pi)/2 exp(y^2)", lambda y: math.sqrt(math.pi) / 2 * F.exp(y * y))
 slopes(F.erfcinv, "dy/dx = -sqrt(pi)/2 exp(y^2)", lambda y: -math.sqrt(math.pi) / 2 * F.exp(y * y))
 slopes(F.ndtr, "dy/dx = exp(-x^2/2) / sqrt(2 pi)", lambda x: 1 / math.sqrt(2 * math.pi) * F.exp(-0.5 * (x * x)))
@@ -48,5 +52,9 @@ slopes(F.digamma, "dy/dx = the first derivative of digamma", lambda x: F.digamma
 slopes(
     F.digamma_derivative, "dy/dx = the derivative of the next order",
     lambda x, order: F.digamma_derivative(x, order=order + 1),
+)  # fmt: skip
+slopes(
+    F.betaln, "dy/dx0 = digamma(x0) - digamma(x0 + x1), and likewise for x1",
+    lambda x0, x1: (F.digamma(x0) - F.digamma(x0 + x1), F.digamma(x1) - F.digamma(x0 + x1)),
 )  # fmt: skip
 slopes(F.hurwitz_zeta, "dy/dq = -x zeta(x + 1, q)", lambda q, x: -x * F.hurwitz_zeta(q, x=x + 1))

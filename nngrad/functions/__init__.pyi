@@ -75,6 +75,7 @@ from .batch_statistics import sync_batch_normalization as sync_batch_normalizati
 from .bessel import bessel_j as bessel_j
 from .bessel import bessel_ratio as bessel_ratio
 from .bessel import i0 as i0
+from .bessel import i0e_derivative as i0e_derivative
 from .bessel import i1 as i1
 from .bessel import scaled_bessel_ratio as scaled_bessel_ratio
 from .bits import bits_of as bits_of
@@ -157,6 +158,7 @@ from .elementwise import copy as copy
 from .elementwise import floor as floor
 from .elementwise import identity as identity
 from .elementwise import one_minus_square as one_minus_square
+from .elementwise import over_square_sum as over_square_sum
 from .elementwise import round as round
 from .elementwise import sign as sign
 from .elementwise import sinc_derivative as sinc_derivative
@@ -366,7 +368,9 @@ from .solves import batch_solve as batch_solve
 from .solves import triangular_solve as triangular_solve
 from .sparse import CooMatrix as CooMatrix
 from .sparse import sparse_matmul as sparse_matmul
+from .special import betaln as betaln
 from .special import digamma_derivative as digamma_derivative
+from .special import erfcx_integral as erfcx_integral
 from .special import hurwitz_zeta as hurwitz_zeta
 from .special import logaddexp as logaddexp
 from .special import polygamma as polygamma
@@ -951,7 +955,7 @@ def lgamma(
 def digamma(
     x: Array, /
 ) -> jax.Array:
-    """The derivative of `lgamma`; NaN at 0, -1, -2, ...
+    """The derivative of `lgamma`; infinite at 0, and NaN at -1, -2, ...
 
     Args:
         x: Any shape; integers are taken as float32.

@@ -13,7 +13,16 @@ from jax import lax
 
 from ..graph import AnyArray, Array, KeptDtype, Variable, composite, op
 from ..graph.arguments import Ignored, between
-from .arithmetic import broadcast_scalar, floating, floating_pair, is_floating, numeric, of_floats, widened
+from .arithmetic import (
+    broadcast_pair,
+    broadcast_scalar,
+    floating,
+    floating_pair,
+    is_floating,
+    numeric,
+    of_floats,
+    widened,
+)
 
 # ---------------------------------------------------------------- sign and rounding
 
@@ -120,6 +129,25 @@ def atan2(x0: Array, x1: Array, /) -> jax.Array:
         x1: Abscissae, of any shape that broadcasts with that of `x0`; integers are taken as float32.
     """
     return lax.atan2(*floating_pair(x0, x1))
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
+def over_square_sum(x0: Array, x1: Array, /) -> jax.Array:
+    """`x0 / (x0^2 + x1^2)`, computed without overflow or underflow of the squares, and 0 where both are 0.
+
+    It is the real part of `1 / (x0 + i x1)`.
+
+    Args:
+        x0: Any shape; integers are taken as float32.
+        x1: Any shape that broadcasts with that of `x0`; integers are taken as float32.
+    """
+    x0, x1 = broadcast_pair(floating(x0), floating(x1))
+    a, b = widened(x0), widened(x1)
+    size = lax.max(lax.abs(a), lax.abs(b))
+    size = lax.select(lax.eq(size, lax.full_like(size, 0)), lax.full_like(size, 1), size)
+    a, b = a / size, b / size
+    y = a / lax.max(a * a + b * b, lax.full_like(a, 0.5)) / size  # 1 or more, except where both are 0
+    return lax.convert_element_type(y, x0.dtype)
 
 
 sinc = of_floats(lambda x: _sinc_derivative(x, 0), "`sin(x) / x`, and 1 at 0: not normalised by pi.", name="sinc")

@@ -131,7 +131,9 @@ def var(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
 def std(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Standard deviation over axes: the square root of `var`. Where it is 0, so is its gradient."""
     axes = axes_of(axis, x.ndim)
-    return kept(lax.sqrt(_variance(floating(x), axes)), axes, keepdims)
+    x = floating(x)
+    y = lax.sqrt(_variance(widened(x), axes))  # the variance may exceed 16 bits where the deviation fits
+    return kept(lax.convert_element_type(y, x.dtype), axes, keepdims)
 
 
 def _variance(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:

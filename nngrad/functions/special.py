@@ -10,6 +10,7 @@ from typing import Annotated
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
@@ -17,7 +18,7 @@ from jax.interpreters import ad, batching, mlir
 from ..graph import Array, AsFloats, Variable, op
 from ..graph.arguments import between
 from ..graph.signatures import explained_by_name
-from .arithmetic import broadcast_pair, floating, floating_pair, of_floats, widened
+from .arithmetic import broadcast_pair, computed_as, floating, floating_pair, of_floats, widened
 
 # ---------------------------------------------------------------- logarithms, exponentials, roots
 
@@ -90,6 +91,37 @@ erfcx = of_floats(
     _scaled_erfc, "`exp(x^2) erfc(x)`, without underflow where `x` is large.", name="erfcx", unbounded=True,
     precision="high", wide=True,
 )  # fmt: skip
+
+
+@op(diagonal=True, unbounded=True, precision="high")
+def erfcx_integral(x: Array, /, order: Annotated[int, between(1, 100)]) -> jax.Array:
+    """`exp(x^2)` times the integral of `erfc` from `x` to infinity, repeated `order` times.
+
+    With E_n for it, E_0 for `erfcx` and E_-1 for 2 / sqrt(pi), it is 2 n E_n = E_(n-2) - 2 x E_(n-1) (Abramowitz and
+    Stegun, 7.2.5), used upwards for small x, and downwards for the ratios E_n / E_(n-1) beyond.
+
+    Args:
+        order: The number n of integrals.
+    """
+    x = floating(x)
+    wide = widened(x)
+    # Upwards errors grow as exp(2 sqrt(2 n) x); downwards they shrink likewise, the more slowly the smaller x.
+    bound = lax.full_like(wide, 0.7 if wide.dtype.itemsize == 4 else 1.5)
+    near, far = lax.min(wide, bound), lax.max(wide, bound)
+    before, value = lax.full_like(near, 2 / math.sqrt(math.pi)), _scaled_erfc(near)
+    for n in range(1, order + 1):
+        before, value = value, (before - 2 * near * value) / (2 * n)
+    highest = order + _RATIOS
+    ratio, product = 1 / (far + lax.sqrt(far * far + 2 * highest)), _scaled_erfc(far)
+    for n in range(highest, 0, -1):
+        ratio = 1 / (2 * far + 2 * (n + 1) * ratio)
+        product = product * ratio if n <= order else product
+    return lax.convert_element_type(lax.select(wide > bound, product, value), x.dtype)
+
+
+_RATIOS = 60
+"""The number of ratios after which nothing is left of the first, an estimate."""
+
 erfinv = of_floats(
     lax.erf_inv, "The number whose error function is `x`; infinite at -1 and 1, and NaN beyond.", name="erfinv",
     unbounded=True, precision="high",
@@ -129,11 +161,30 @@ lgamma = of_floats(
     lax.lgamma, "The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ...", unbounded=True,
     precision="high",
 )  # fmt: skip
-digamma = of_floats(lax.digamma, "The derivative of `lgamma`; NaN at 0, -1, -2, ...", unbounded=True, precision="high")
+digamma = of_floats(
+    lambda x: lax.select(lax.eq(x, lax.full_like(x, 0)), -1 / x, lax.digamma(x)),
+    "The derivative of `lgamma`; infinite at 0, and NaN at -1, -2, ...", name="digamma", unbounded=True,
+    precision="high",
+)  # fmt: skip
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True, precision="high")
+def betaln(x0: AsFloats, x1: Array, /) -> jax.Array:
+    """The logarithm of the beta function: `lgamma(x0) + lgamma(x1) - lgamma(x0 + x1)`, also for large arguments.
+
+    Args:
+        x0: Any shape, positive.
+        x1: Positive, of a shape that broadcasts with that of `x0`.
+    """
+    x0, x1 = broadcast_pair(floating(x0), floating(x1))
+    # JAX sorts the arguments by maximum and minimum, of which second derivatives are lost where they are equal.
+    formula = lax.lgamma(x0) + lax.lgamma(x1) - lax.lgamma(x0 + x1)
+    return computed_as(formula, jax.scipy.special.betaln(x0, x1))
 
 
 def _zeta(q: jax.Array, *, x: float) -> jax.Array:
-    return lax.zeta(lax.full_like(q, x), q)
+    # JAX gives NaN at infinity.
+    return lax.select(lax.eq(q, lax.full_like(q, np.inf)), lax.full_like(q, 0), lax.zeta(lax.full_like(q, x), q))
 
 
 _ZETA = Primitive("hurwitz_zeta")

@@ -113,6 +113,8 @@ REFERENCES = (
     Reference(special.exp1, _of_variables(functools.partial(F.expn, 1)), "while", elementwise=True),
     *[Reference(f, _of_variables(F.erfcx), "square", True) for f in [getattr(special, "erfcx", None)] if f is not None],
     Reference(special.log_ndtr, _of_variables(F.log_ndtr), "log", elementwise=True),
+    *[Reference(f, _of_variables(F.i0), "bessel_i0e", elementwise=True) for f in (jnp.i0, special.i0)],
+    Reference(special.i1, _of_variables(F.i1), "bessel_i1e", elementwise=True),
     Reference(jnp.linalg.det, _of_variables(F.batch_det), "abs"),
     Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "log", results=2, of_pairs=_complex_slogdet),
     Reference(jnp.linalg.inv, _of_variables(F.batch_inv), "lu", of_pairs=_complex_inv),

@@ -31,7 +31,15 @@ def bessel(n):
     return lambda x: jnp.mean(jnp.cos(n * t - x[..., None] * jnp.sin(t)), axis=-1)
 
 
+def depth_moment(n):
+    """The mean over a period of (1 - cos t)^n exp(-|x| (1 - cos t))."""
+    depth = 1 - np.cos(np.pi * (np.arange(400) + 0.5) / 400)
+    return lambda x: jnp.mean(depth**n * jnp.exp(-jnp.abs(x)[..., None] * depth), axis=-1)
+
+
 SAMPLES = [
+    sample("i0e_derivative", real(2, 3), order=1, ref=depth_moment(1)),
+    sample("i0e_derivative", fixed(-29.0, 31.0, 200.0), order=2, ref=depth_moment(2), note="far"),
     sample("i0e", real(2, 3), ref=scaled_ratio(0)),
     sample("i0e", between(19.0, 40.0, 3), ref=scaled_ratio(0), note="far"),
     sample("i0", real(2, 3), ref=ratio(0)),

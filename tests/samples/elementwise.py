@@ -49,6 +49,7 @@ SAMPLES = [
     sample("atan2", real(2, 3), real(2, 3), ref=jnp.arctan2),
     sample("atan2", real(2, 1), real(3), ref=jnp.arctan2, note="both broadcast"),
     sample("atan2", fixed(1.0, 1.0, -1.0, -1.0), fixed(2.0, -2.0, -2.0, 2.0), ref=jnp.arctan2, note="quadrants"),
+    sample("over_square_sum", real(2, 3), real(2, 3), ref=lambda x0, x1: x0 / (x0 * x0 + x1 * x1)),
     sample("sinc", real(2, 3), ref=sinc),
     sample("sinc", fixed(-9.0, 0.0, 4.0), ref=lambda x: sinc_integral(x, 0), note="at 0"),
     sample("sinc_derivative", real(2, 3), ref=lambda x: jax.vmap(jax.vmap(jax.grad(sinc)))(x)),

@@ -1,5 +1,7 @@
 """Samples of special functions."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import jax.scipy.special as jss
@@ -39,6 +41,17 @@ def log_gamma(x):
                      jnp.log(jnp.pi) - jnp.log(jnp.abs(jnp.sin(jnp.pi * x))) - jss.gammaln(1 + jnp.abs(x)))
 
 
+def repeated_integral(n):
+    """exp(x^2) times the integral of 2 / sqrt(pi) (t - x)^n / n! exp(-t^2) from x on, with s = t - x."""
+    s, weights = np.polynomial.legendre.leggauss(400)
+    s, weights = 6 * (s + 1), 6 * weights * 2 / math.sqrt(math.pi) / math.factorial(n)
+
+    def function(x):
+        return jnp.sum(weights * s**n * jnp.exp(-s * s - 2 * s * x[..., None]), axis=-1)
+
+    return function
+
+
 SAMPLES = [
     sample("log1p", between(-0.9, 2.0, 2, 3), ref=jnp.log1p),
     sample("expm1", real(2, 3), ref=jnp.expm1),
@@ -52,6 +65,10 @@ SAMPLES = [
     sample("xlog1py", real(2, 3), positive(2, 3), ref=lambda x, y: x * jnp.log(1 + y)),
     sample("erfc", real(2, 3), ref=lambda x: 1 - jss.erf(x)),
     sample("erfcx", real(2, 3), ref=integral_of_the_tail),
+    sample("erfcx_integral", real(2, 3), order=1, ref=repeated_integral(1)),
+    sample("erfcx_integral", between(1.0, 8.0, 6), order=3, ref=repeated_integral(3), note="far"),
+    sample("betaln", positive(2, 3), positive(2, 3),
+           ref=lambda a, b: jss.gammaln(a) + jss.gammaln(b) - jss.gammaln(a + b)),
     sample("erfcx", between(3.5, 8.0, 6), ref=integral_of_the_tail, note="far"),
     sample("erfinv", between(-0.9, 0.9, 2, 3), ref=jss.erfinv),
     sample("erfcinv", between(0.1, 1.9, 2, 3), ref=lambda x: jss.erfinv(1 - x)),
