@@ -421,6 +421,6 @@ def test_a_user_s_own() -> None:
 @pytest.mark.parametrize("layer", ["convolution", "deconvolution", "binary_connect_convolution"])
 def test_a_kernel_has_a_size_for_each_spatial_axis(layer: str) -> None:
     with pytest.raises(ValueError, match=f"^{layer}: kernel must have 2 sizes, one for each spatial axis"):
-        getattr(PF, layer)(nn.Variable((1, 2, 5, 5)), 4, 3)
+        getattr(PF, layer)(nn.Variable((1, 2, 5, 5)), 4, (3,))
     with pytest.raises(ValueError, match=f"^{layer}: kernel must have 0 sizes, one for each spatial axis"):
         getattr(PF, layer)(nn.Variable((1, 2)), 4, (3, 3))

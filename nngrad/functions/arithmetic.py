@@ -187,7 +187,8 @@ def divided(x0: Array, x1: Array, /, limits: bool = False) -> jax.Array:
 def directed(g: Array, x: Array, y: Array, /) -> jax.Array:
     """`g x / y`, broadcast together, and 0 where `y` is 0: a gradient `g` in the direction of a vector `x` of length
     `y`. Where that is 0, derivatives by `x` and `y` are infinite or NaN."""
-    return divided.forward(lax.mul(*number_pair(g, x)), y, limits=False)
+    result: jax.Array = divided.forward(lax.mul(*number_pair(g, x)), y, limits=False)
+    return result
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True, precision="high")

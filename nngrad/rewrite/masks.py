@@ -65,10 +65,10 @@ class Mask:
         """A number for each element of the condition: 0 where nothing passes, else positive."""
         f = self.condition.parent
         if not self.holding:
-            return F.logical_not(self.condition)  # type: ignore[no-any-return]
+            return F.logical_not(self.condition)
         if f is not None and f.op.predicate is not None:
             return self.condition
-        return F.not_equal_scalar(self.condition, val=0.0)  # type: ignore[no-any-return]
+        return F.not_equal_scalar(self.condition, val=0.0)
 
     def over(self, shape: tuple[int, ...]) -> Variable:
         """`chooses`, reshaped to as many axes as `shape` has; they have its sizes or 1."""

@@ -193,7 +193,7 @@ class Expansion:
             return _scaled(given[0], _fraction(f.arguments[0]))
         summed = summands(f.op, f.inputs, f.arguments)
         if summed is not None:
-            added = [((), _fraction(summed[1]))]
+            added: list[tuple[Monomial, Fraction]] = [((), _fraction(summed[1]))]
             for terms, (_, coefficient) in zip(given, summed[0], strict=True):
                 added += [(monomial, c * _fraction(coefficient)) for monomial, c in terms.items()]
             return _collected(added)
