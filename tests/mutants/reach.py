@@ -237,4 +237,4 @@ class Reach:
         groups = file.get(name) or file.get(function) or [each for groups in file.values() for each in groups]
         before = [numbers for start, numbers in groups if start <= line - first]
         reaching = [self.tests[i][0] for i in (before[-1] if before else groups[0][1] if groups else ())]
-        return [test for test in reaching if (self.root / test.partition("::")[0]).exists()]  # the others are gone since
+        return [test for test in reaching if (self.root / test.partition("::")[0]).exists()]
