@@ -164,7 +164,7 @@ BY_NATURE: dict[str, str] = {
     "rewrite/masks.py": "the moves of a condition, which reshaping alone makes",
     "autodiff/remat/rebuild.py": "sums over fan-out, which it makes and finds again",
     "autodiff/backward.py": "where it starts: at the inputs of sinks that give them no gradient",
-    "autodiff/walk.py": "axes that a value is repeated along, which a broadcast alone makes",
+    "autodiff/spectral_limits.py": "axes that a value is repeated along, which a broadcast alone makes",
     "inspection/recomputation.py": "the same marks",
     "jax/primitives/complex_numbers.py": "a table of the functions that stand for primitives",
     "jax/primitives/elementwise.py": "a table of the functions that stand for primitives",

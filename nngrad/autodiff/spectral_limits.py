@@ -1,0 +1,125 @@
+"""Limits of gradients at equal spectral values: how what has arrived at a decomposition depends on its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import nngrad.functions as F
+
+from ..functions.spectra import arbitrary
+from ..graph import Function, Variable, functions_of
+from ..rewrite.numbers import is_zero
+from .batching import axes_carried
+
+if TYPE_CHECKING:
+    from .walk import Equal, Grad
+
+
+def pushed_in_reverse(
+    walk: Grad, outputs: Sequence[Variable], inputs: Sequence[Variable], tangents: Sequence[Variable],
+    stop_ids: frozenset[int],
+) -> list[Variable]:  # fmt: skip
+    """The derivatives of `outputs` as `inputs` move along `tangents`, without a tangent of any single function: the
+    gradients at the inputs are linear in those at the outputs, and this map is transposed. So the latter may be any
+    numbers; rules with limits test on them whether what must vanish for all of them does."""
+    first = 1000 * walk.depth  # so that they are not those of another such call around this one
+    seeds = [arbitrary(shape=y.shape, number=first + i, dtype=y.dtype.name) for i, y in enumerate(outputs)]
+    grad = type(walk)
+    there = grad(walk.rules, stop_ids=stop_ids, in_body=walk.in_body, depth=walk.depth + 1)
+    return grad(walk.rules)(there(outputs, inputs, seeds), seeds, tangents)
+
+
+class Near:
+    """How gradients depend on the outputs of a function, for a rule with limits (`Rule.limits`).
+
+    Args:
+        walk: The traversal that met the function.
+        f: The function.
+        axes: The axes of its outputs that count spectral values.
+        outputs: Where the traversal started.
+        functions: The functions that these depend on.
+        equal: Those that compute the same as others before them.
+    """
+
+    def __init__(
+        self,
+        walk: Grad,
+        f: Function,
+        axes: tuple[int, ...],
+        outputs: Sequence[Variable],
+        functions: Sequence[Function],
+        equal: Equal,
+    ) -> None:
+        self.walk, self.f, self.axes, self.equal = walk, f, axes, equal
+        self.is_open = False
+        if walk.in_body:
+            spectral = self.spectral(functions)
+            self.is_open = any([id(y) in spectral for y in outputs])
+
+    def first(self, f: Function) -> Function | None:
+        """The first of the functions that compute the same as `f`."""
+        _, shared = self.equal.get(f, ((), f.outputs))
+        return shared[0].parent
+
+    def is_equal(self, f: Function) -> bool:
+        """Whether `f` is the function, or computes the same."""
+        return f.op is self.f.op and self.first(f) is self.first(self.f)
+
+    def spectral(self, functions: Iterable[Function]) -> dict[int, frozenset[int] | None]:
+        """The axes that count values of the decomposition, of each Variable that has some; None if they are not known.
+
+        A sum over all values has none: it does not depend on the choice of vectors where the whole function does not.
+        """
+        found: dict[int, frozenset[int] | None] = {}
+        for f in functions:
+            if self.is_equal(f):
+                found.update({id(y): frozenset([y.ndim + a]) for y, a in zip(f.outputs, self.axes, strict=True)})
+            elif given := [(i, found[id(x)]) for i, x in enumerate(f.inputs) if id(x) in found]:
+                axes = _axes_left(f, given)
+                if axes is None or axes:
+                    found.update({id(y): axes for y in f.outputs})
+        return found
+
+    def along(self, g: Variable, index: int, tangent: Variable) -> Variable | None:
+        """The derivative of `g` as output `index` of the function moves along a tangent, and the others stay; None if
+        it does not depend on it. What has been summed over all values stays too."""
+        functions = functions_of([g])
+        spectral = self.spectral(functions)
+        ends = [f for f in functions if any([id(x) in spectral for x in f.inputs])]
+        stop_ids = frozenset([id(y) for f in ends for y in f.outputs if id(y) not in spectral])
+        moving = [f.outputs[index] for f in functions if self.is_equal(f)]
+        if not moving:
+            return None
+        (t,) = pushed_in_reverse(self.walk, [g], moving, [tangent] * len(moving), stop_ids)
+        return None if is_zero(t) else t
+
+
+def _axes_left(f: Function, given: Sequence[tuple[int, frozenset[int] | None]]) -> frozenset[int] | None:
+    """The axes of the outputs of `f` to which it carries those of its inputs, except those that it sums over together;
+    None if it does something else to one of them."""
+    axes, left = f.op.axes, set[int]()
+    if axes is None and not f.op.diagonal:
+        return None
+    places = axes_carried(f)
+    reached = {b for own in places for b in own}
+    if f.op is not F.broadcast and any([n != 1 and b not in reached for b, n in enumerate(f.specs[0].shape)]):
+        return None  # an axis may be carried to this one too, as to both axes of a diagonal matrix
+    terms = axes.indices(f)[0] if axes is not None and axes.indices is not None else None
+    summed = [set[int]() for _ in f.inputs]
+    for i, own in given:
+        if own is None or i >= len(places):
+            return None
+        for a in own:
+            b = places[i][a]
+            if b is not None:
+                left.add(b)
+            elif terms is not None:
+                summed[i].add(terms[i][a])
+            elif not (axes is not None and axes.adds):
+                return None
+    if terms is not None:  # with numbers of its own for each value, a sum may depend on the choice of vectors
+        both = set().union(*summed)
+        if any([own & both != set(term) & both for own, term in zip(summed, terms, strict=True) if set(term) & both]):
+            return None
+    return frozenset(left)
