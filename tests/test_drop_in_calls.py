@@ -25,6 +25,7 @@ from jax import lax
 import nngrad as nn
 import nngrad.jax as nj
 from nngrad.graph import Variable, functions_of
+from tests.costs import compilations
 from tests.oracle import compiled_cheaply
 
 RNG = np.random.default_rng(0)
@@ -341,6 +342,32 @@ def test_functions_are_released(use: str) -> None:
     reference = used()
     gc.collect()
     assert reference() is None
+
+
+def test_functions_made_anew_share_an_executable() -> None:
+    """They differ in the arrays and numbers that they close over; another exponent is another computation."""
+    x, powers = POINTS[0], [2]
+
+    def gradient(b: Any, scale: float, transformed: Callable[..., Any] = lambda g: g) -> Any:
+        return transformed(nj.grad(lambda x: scale * jnp.sum(b * jnp.sin(x) ** powers[0])))
+
+    def expected(b: Any, scale: float) -> Any:
+        return scale * b * powers[0] * np.sin(x) ** (powers[0] - 1) * np.cos(x)
+
+    for transformed, given in [(lambda g: g, x), (jax.vmap, x[None])]:
+        gradient(jnp.ones(3), 0.2, transformed)(given)
+        for scale, b in [(0.3, jnp.asarray(POINTS[1])), (0.7, jnp.asarray(POINTS[2]))]:
+            with compilations() as compiled:
+                found = gradient(b, scale, transformed)(given)
+            assert not compiled
+            same(found.reshape(3), expected(b, scale))
+    powers[0] = 3
+    same(gradient(jnp.ones(3), 0.5)(x), expected(np.ones(3), 0.5))
+    b = POINTS[1].copy()
+    of_writable = gradient(b, 0.5)
+    same(of_writable(x), expected(b, 0.5))
+    b += 1
+    same(of_writable(x), expected(b, 0.5))
 
 
 def test_threads_and_a_while_without_64_bits() -> None:

@@ -22,7 +22,7 @@ from .across import Across
 from .compiling import quick_calls, spent
 from .equal_parts import QuickParts
 from .executable import Executable, Settings
-from .lower import in_partitions, lowered_where_it_runs, lowered_whole
+from .lower import in_partitions, lower, lowered_where_it_runs, lowered_whole
 from .on_disk import disk_cache, on_disk_by_structure
 from .partitions import Hoisted, cut, hoisted, taking_literals, with_literals
 from .passes import is_too_long, prepared
@@ -316,6 +316,22 @@ def hoisted_of(program: Program) -> Hoisted:
 
     found: Hoisted = _hoisted_of.part([op for op, _, _ in program.block.steps]).get(program, make)
     return found
+
+
+_jitted = executables.registered(BoundedCache(512, most_bytes=512 << 20))
+"""Jitted functions of programs, for callers that follow JAX's own settings, devices and placement."""
+
+
+def jitted_as_equal_programs(program: Program) -> Callable[..., Any]:
+    """A program as a jitted function, which programs share that differ only in numbers."""
+    program, numbers = given = hoisted_of(program)
+
+    def make() -> Callable[..., Any]:
+        return jax.jit(lower(program) if numbers is None else lowered_whole(program, taking_literals, given.takes))
+
+    steps = program.block.steps
+    found: Callable[..., Any] = _jitted.part([op for op, _, _ in steps]).get(program, make, bytes_of(len(steps)))
+    return found if numbers is None else functools.partial(found, numbers)
 
 
 def keep_executable(program: Program, executable: Executable, counts: Sequence[int]) -> Executable:

@@ -21,7 +21,7 @@ from ..graph.process import check_not_traced
 from ..graph.spec import array_of, converted, spec_of, x64_if
 from ..graph.thresholds import MOST_GRAPHS
 from ..graph.value import put_together
-from .compiled import BoundedCache, executable_of
+from .compiled import BoundedCache, executable_of, jitted_as_equal_programs
 from .compiling import is_large
 from .executable import Executable, Settings
 from .lower import linearize, lower
@@ -202,6 +202,32 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
         drawn = dict(zip(map(id, keys), jax.random.split(key, len(keys)), strict=True)) if keys else {}
         rest = [_canonical(frozen[id(x)]) if id(x) in frozen else jax.random.key_data(drawn[id(x)]) for x in others]
         return results.arranged(run(*arrays, *rest))
+
+    return function
+
+
+def compiled_as_equal_graphs(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Callable[..., Any] | None:
+    """A graph as a compiled function of concrete arrays, whose executable equal graphs share: they may differ in the
+    values of leaves that are not inputs, which are frozen as in `to_jax`, and in numbers. None if it has functions that
+    draw, exchange or contain user code, or leaves that are placed on one of several devices.
+    """
+    linear = linearize(outputs, first=inputs, effects=False)
+    program, rest = linear.program, linear.leaves[len(inputs) :]
+    draws = any([x._source is not None for x in rest])
+    if draws or program.mesh is not None or program.block.opaque or program.block.groups:
+        return None
+    values = [x.cell.raw() for x in rest]
+    is_placed = jax.device_count() > 1 and any([getattr(a, "committed", False) for a in values])
+    if is_placed or any([isinstance(a, jax.core.Tracer) for a in values]):
+        return None
+    run = jitted_as_equal_programs(program)
+    frozen: dict[bool, list[Any]] = {}
+
+    def function(*arrays: Any) -> Any:
+        x64 = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+        if x64 not in frozen:
+            frozen[x64] = [*map(_canonical, values)]
+        return run(*arrays, *frozen[x64])
 
     return function
 

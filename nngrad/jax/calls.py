@@ -28,7 +28,11 @@ class Graph(Protocol):
     key: Hashable
     """A key for what it computes."""
     run: Callable[..., Any]
-    """Computes the arrays of the results from those of the inputs."""
+    """Computes the arrays of the results from those of the inputs; JAX may trace it."""
+
+    @property
+    def run_now(self) -> Callable[..., Any]:
+        """The same for concrete arrays, by an executable that functions made anew share where possible."""
 
     @property
     def axes(self) -> Axes:
@@ -152,7 +156,7 @@ _ACTING = {"debug_callback", "debug_print", "io_callback"}
 
 
 def _run(*arrays: Any, held: ClosedJaxpr) -> list[Any]:
-    return list(call_in(held).graph.run(*arrays))
+    return list(call_in(held).graph.run_now(*arrays))
 
 
 VARIES = (

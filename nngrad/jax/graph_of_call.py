@@ -14,7 +14,7 @@ from backward_registry import registry
 from ..autodiff.forward_mode import NoForwardMode
 from ..derivatives import jvp
 from ..execution.compiled import BoundedCache
-from ..execution.convert import to_jax
+from ..execution.convert import compiled_as_equal_graphs, to_jax
 from ..execution.passes import LOWERING, passes
 from ..functions.jax_functions import Fixed, StaticLeaf
 from ..functions.jaxpr_structure import READS_AROUND, ByIdentity
@@ -117,6 +117,13 @@ class GraphOfCall:
         self._pushed: dict[tuple[int, ...], Callable[..., Any]] = {}
         self._over_rows = BoundedCache(MOST_NUMBERS_OF_ROWS)
         self.run: Callable[..., Any] = jax.jit(to_jax(self._outputs, self._inputs))
+        self._is_users = is_users
+
+    @functools.cached_property
+    def run_now(self) -> Callable[..., Any]:
+        """See `Graph`."""
+        has_own = self._is_users or self.axes
+        return (None if has_own else compiled_as_equal_graphs(self._outputs, self._inputs)) or self.run
 
     @classmethod
     def of_arrays(cls, owner: Owner, arguments: CallArguments, arrays: Sequence[Any]) -> GraphOfCall:
@@ -308,6 +315,7 @@ class OverRowsByJax:
         self.outputs: Sequence[Spec] = [with_rows(y, size) for y in graph.outputs]
         self._pushed: dict[tuple[int, ...], Callable[..., Any]] = {}
         self.run: Callable[..., Any] = jax.jit(jax.vmap(graph.run, self._axes, axis_size=size, axis_name=name))
+        self.run_now = self.run
 
     def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
         """The results for Variables as inputs; JAX also maps the rules of opaque functions."""
