@@ -2,4 +2,4 @@
 
 import os
 
-os.environ.setdefault("NNGRAD_DISK_CACHE", "off")  # what is compiled is a part of what is measured
+os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")  # what is compiled is a part of what is measured

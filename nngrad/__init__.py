@@ -58,7 +58,7 @@ from .derivatives import (
 from .derivatives.implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
 from .distributed import hosts as hosts
 from .distributed.devices import mesh, shard
-from .execution import RecompilationWarning, compile, executables, forward_all, to_jax
+from .execution import RecompilationWarning, cache_compilations, compile, executables, forward_all, to_jax
 from .execution.passes import passes, unrolled
 from .files.exporting import export, load_exported
 from .files.graphs import load_graph, save_graph
@@ -118,16 +118,16 @@ __all__ = [
     "Checkpointer", "Context", "Convergence", "DynamicLossScale", "EarlyStopping", "Function", "FunctionHook",
     "FunctionNode", "Grad", "GradEndFunction", "LeastMemory", "MemoryBudget", "MissingRule", "Module", "ModuleDict",
     "ModuleList", "MovingAverage", "NdArray", "Parameter", "PythonFunction", "RecompilationWarning", "Segments",
-    "Sequential", "Variable", "auto_forward", "backward", "bilaplacian", "cast_parameters", "checkpoint", "checks",
-    "clear_parameters", "compile", "context_scope", "count", "curl", "custom_gradient", "debug", "derivatives",
-    "deterministic", "device", "differential_operator", "diffusion", "divergence", "draw", "executables", "explain",
-    "export", "feed", "find_nan", "fisher", "fit", "fixed_point", "forward_all", "from_jax", "functions",
+    "Sequential", "Variable", "auto_forward", "backward", "bilaplacian", "cache_compilations", "cast_parameters",
+    "checkpoint", "checks", "clear_parameters", "compile", "context_scope", "count", "curl", "custom_gradient", "debug",
+    "derivatives", "deterministic", "device", "differential_operator", "diffusion", "divergence", "draw", "executables",
+    "explain", "export", "feed", "find_nan", "fisher", "fit", "fixed_point", "forward_all", "from_jax", "functions",
     "gauss_newton", "get_auto_forward", "get_current_context", "get_current_parameter_scope", "get_extension_context",
     "get_parameter", "get_parameter_or_create", "get_parameters", "grad", "hessian", "hessian_diagonal", "hooks",
     "hosts", "hvp", "initializer", "jacobian", "jvp", "lanczos", "laplacian", "linear_solve", "load_exported",
     "load_graph", "load_parameters", "logger", "memory_report", "mesh", "minimize", "natural_gradient", "no_grad",
-    "nth_derivative", "odeint", "parameter_scope", "parametric_functions", "passes", "physics", "plot",
-    "pop_parameter", "precision", "recompute", "register", "registry", "root", "save_graph", "save_parameters", "seed",
+    "nth_derivative", "odeint", "parameter_scope", "parametric_functions", "passes", "physics", "plot", "pop_parameter",
+    "precision", "recompute", "register", "registry", "root", "save_graph", "save_parameters", "seed",
     "set_auto_forward", "set_default_context", "set_function_post_hook", "set_function_pre_hook", "set_parameter",
     "set_solver_post_hook", "set_solver_pre_hook", "shard", "show", "show_passes", "show_registry", "show_rewrites",
     "simplify", "solvers", "source_locations", "sparse_hessian", "sparse_jacobian", "sparsity", "timing", "to_jax",

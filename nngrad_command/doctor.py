@@ -60,7 +60,7 @@ KNOWN = (
           "Install jax 0.11.2 or newer."),
     Fault("0.11.1", "0.12.0.1", "some programs take longer to compile (jax-ml/jax#40416), and nngrad's quick "
           "compilation of large ones takes three to four times as long as with jaxlib 0.10",
-          "Keep executables on disk, which nngrad does unless NNGRAD_DISK_CACHE is off."),
+          "Call nn.cache_compilations(), so that later runs find what one has compiled."),
 )  # fmt: skip
 """Known faults, with workarounds."""
 

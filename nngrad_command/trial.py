@@ -75,7 +75,7 @@ def _try_devices(report: TextIO) -> None:
 
     x64 = "on" if jnp.zeros((), int).dtype == "int64" else "off (nngrad switches it on for graphs with 64-bit values)"
     _say(report, "note", f"x64 of JAX: {x64}")
-    for line in [*_lacking(), *_disk()]:
+    for line in _lacking():
         _say(report, "note", line)
 
 
@@ -125,25 +125,3 @@ def _lacking() -> list[str]:
     from nngrad.graph.process import missing_in_jax
 
     return [f"JAX {jax.__version__} does not have {each}" for each in missing_in_jax()]
-
-
-def _disk() -> list[str]:
-    """Notes on the executables on disk, and on whether one can be read back."""
-    import nngrad as nn
-    from nngrad.execution.disk import lines_of_info as described_disk
-
-    disk = nn.executables.disk
-    try:
-        for _ in range(2):
-            nn.executables.clear()
-            x = nn.Variable.from_numpy_array([1.0, 2.0, 3.0], need_grad=True)
-            (gx,) = nn.grad([x**3], [x])
-            value = list(gx.d)
-        hits = disk.info().hits if value == [3.0, 12.0, 27.0] else 0
-    except Exception as error:
-        return [*described_disk(disk.info()), f"    an executable cannot be found again: {error_line(error)}"]
-    lines = described_disk(disk.info())
-    if not disk.info().on:
-        return lines
-    again = f"is found again ({hits} hit)" if hits else "is not found again"
-    return [*lines, f"    an executable {again}"]

@@ -1,4 +1,4 @@
-"""What holds for all tests: they compile what they run, whatever the disk has, and leave JAX's settings alone.
+"""What holds for all tests: they compile what they run, whatever a cache has, and leave JAX's settings alone.
 
 Programs are optimised as graphs and hardly as machine code: most of the time of a test is compilation, of which that is
 the larger part. With `--optimised` they are compiled as users' programs are. A test that takes longer than `--limit`
@@ -26,7 +26,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-os.environ.setdefault("NNGRAD_DISK_CACHE", "off")
+os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")
 
 import hypothesis
 import jax
@@ -41,7 +41,7 @@ LIMIT = 900
 """Seconds, on a busy machine."""
 RESTS_ON_VERSIONS = re.compile(
     "/tests/(faults|opening)/|/test_(rules|from_jax|jax_function|inside_jax|drop_in|named_axes|custom_gradient"
-    "|execution|disk_cache|tiers|resumed_tiers|frames|replay|lowering|exporting|nnabla_files|checkpoint|kept_graphs|segments"
+    "|execution|compilation_cache|tiers|resumed_tiers|frames|replay|lowering|exporting|nnabla_files|checkpoint|kept_graphs|segments"
     "|debug|precision|dtypes|linear|show|cli|description)[^/]*$"
 )
 """Rules, the ways from and to JAX, execution, files and faults: on JAX's primitives and compilers, Python's frames."""

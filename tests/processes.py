@@ -22,8 +22,8 @@ def printed_by(devices: int, *commands: Sequence[Any], code: int = 0) -> list[li
 
     All of them end with the exit code `code`, and whatever they have started is ended.
     """
-    settings = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}", "NNGRAD_DISK_CACHE": "off",
-                "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}  # fmt: skip
+    settings = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}", "PYTHONPATH": str(ROOT),
+                "JAX_ENABLE_COMPILATION_CACHE": "false", "JAX_PLATFORMS": "cpu"}  # fmt: skip
     processes = [
         subprocess.Popen([sys.executable, *map(str, command)], env=os.environ | settings, cwd=ROOT, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)

@@ -32,7 +32,7 @@ def test_help_names_each_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     text = capsys.readouterr().out
-    commands = "demo", "train", "ops", "time", "view", "run", "launch", "cache", "docs", "doctor"
+    commands = "demo", "train", "ops", "time", "view", "run", "launch", "docs", "doctor"
     assert all(f"\n    {command} " in text for command in commands)
 
 

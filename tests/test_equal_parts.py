@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,10 +22,9 @@ V = nn.Variable
 
 @pytest.fixture(autouse=True)
 def no_executables() -> Iterator[None]:
-    """No executables are kept, in memory or on disk."""
+    """No executables are kept."""
     nn.executables.clear()
     yield
-    nn.executables.disk.switch(False)
     nn.executables.clear()
 
 
@@ -79,17 +77,6 @@ def test_values_are_those_of_one_piece() -> None:
         np.testing.assert_allclose(each, other, rtol=2e-5, atol=1e-6)
     nn.executables.clear()
     np.testing.assert_array_equal(gradients(), found)  # to the bit
-
-
-def test_what_comes_from_disk_gives_the_same_bits(tmp_path: Path) -> None:
-    nn.executables.disk.switch(True, tmp_path)
-    expected = gradients()
-    nn.executables.clear()
-    with compilations() as seconds:
-        np.testing.assert_array_equal(gradients(), expected)
-    assert not seconds
-    info = nn.executables.info()
-    assert (info.quick, info.seconds) == (0, 0.0) and info.disk_hits > 1
 
 
 def test_a_result_that_was_given_stays_in_one_piece() -> None:

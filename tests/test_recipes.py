@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
@@ -59,9 +61,12 @@ def train(name: str, out: Path, *arguments: str, **settings: Any) -> int:
 @pytest.fixture(scope="module", autouse=True)
 def executables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What one run compiles is there for the next, as it is for users who resume one."""
-    nn.executables.disk.switch(True, tmp_path_factory.mktemp("executables") / "here")
+    before = jax.config.values["jax_enable_compilation_cache"]
+    jax.config.update("jax_enable_compilation_cache", True)
+    nn.cache_compilations(tmp_path_factory.mktemp("compilations"))
     yield
-    nn.executables.disk.switch(False)
+    jax.config.update("jax_enable_compilation_cache", before)
+    reset_cache()
 
 
 @pytest.fixture(scope="module")

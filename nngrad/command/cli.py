@@ -16,7 +16,6 @@ COMMANDS: commands.Commands = {
     "time": ("nngrad.command.time_loss", "time forward and backward of a loss in a script"),
     "view": ("nngrad.command.view", "look at a graph of a script, or of a file, as a page"),
     "run": ("nngrad.command.run_exported", "run a function that nn.export has written, on arrays in files"),
-    "cache": ("nngrad.command.cache", "show the executables that are kept on disk, or remove them"),
     **commands.ALONE,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 
 import jax
@@ -11,6 +12,7 @@ from nngrad_command.arguments import natural, positive
 from nngrad_command.installation import missing
 from nngrad_command.outcome import has_devices, reported
 
+from ..execution import cache_compilations
 from .console import complain_of_import, console_of_output, lacks
 
 DESCRIPTION = (
@@ -42,5 +44,7 @@ def run(given: argparse.Namespace) -> int:
         return 1
     if not has_devices("demo", jax.devices):
         return 1
+    with suppress(OSError):  # without a cache it takes longer
+        cache_compilations()
     draw_digits(given.steps, given.output, given.seed, given.device, console_of_output())
     return 0

@@ -5,12 +5,14 @@ from typing import Any, Unpack
 from ..graph import Variable, engine
 from ..graph.engine import ForwardOptions, forward_named
 from ..graph.messages import raise_misspelt
+from .compilation_cache import cache_compilations
 from .compiled import executables
 from .compiling import RecompilationWarning
 from .convert import CompiledByShape, CompiledFunction, compile, to_jax
 
 __all__ = [
-    "CompiledByShape", "CompiledFunction", "RecompilationWarning", "compile", "executables", "forward_all", "to_jax",
+    "CompiledByShape", "CompiledFunction", "RecompilationWarning", "cache_compilations", "compile", "executables",
+    "forward_all", "to_jax",
 ]
 
 

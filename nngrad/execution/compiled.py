@@ -23,7 +23,6 @@ from .compiling import quick_calls, spent
 from .equal_parts import QuickParts
 from .executable import Executable, Settings
 from .lower import in_partitions, lower, lowered_where_it_runs, lowered_whole
-from .on_disk import disk_cache, on_disk_by_structure
 from .partitions import Hoisted, cut, hoisted, taking_literals, with_literals
 from .passes import is_too_long, prepared
 from .program import Program, digest_of_program
@@ -48,8 +47,6 @@ class CacheInfo(NamedTuple):
     """The number of executables compiled in the quick tier."""
     optimised: int = 0
     """How often the optimised tier has taken over from the quick one."""
-    disk_hits: int = 0
-    """The number of executables read from disk instead of being compiled."""
 
 
 class Counts:
@@ -161,9 +158,7 @@ class BoundedCache:
 
 
 class Executables(BoundedCache):
-    """The cache of executables by structure, with compilation statistics and the cache on disk."""
-
-    disk = disk_cache
+    """The cache of executables by structure, with compilation statistics."""
 
     def __init__(self, capacity: int, most_bytes: int) -> None:
         super().__init__(capacity, most_bytes)
@@ -175,21 +170,19 @@ class Executables(BoundedCache):
         return table
 
     def info(self) -> CacheInfo:
-        """Hits, misses, numbers of entries and bytes, the limits of both, compilations by tier, and hits on disk."""
+        """Hits, misses, numbers of entries and bytes, the limits of both, and compilations by tier."""
         total = spent.total
         return super().info()._replace(
-            seconds=total.trace + total.lower + total.compile, quick=total.quick, optimised=total.optimised,
-            disk_hits=self.disk.hits,
+            seconds=total.trace + total.lower + total.compile, quick=total.quick, optimised=total.optimised
         )
 
     def clear(self) -> None:
-        """Remove everything except what is on disk: executables, and all registered caches."""
+        """Remove all executables, and the entries of all registered caches."""
         super().clear()
         for table in self._registered:
             table.clear()
         spent.forget()
         compiling.forget_compilations()
-        self.disk.hits = self.disk.misses = 0
 
 
 executables = Executables(512, most_bytes=512 << 20)
@@ -266,8 +259,6 @@ def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executa
         jitted, Settings(program.device, program.block.needs_x64, program.mesh),
         opaque=program.block.opaque, divided=program.mesh, quick_calls=quick,
         structure=lambda: structure, compiled=compiling.watched_compilation(program),
-        # the disk cache is for executables on one device
-        on_disk=None if program.mesh is not None else on_disk_by_structure(structure, jitted, given.takes),
         in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(given),
         quickly=QuickParts(given).compiled if quick and program.mesh is None else None,
     )  # fmt: skip

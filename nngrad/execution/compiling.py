@@ -73,7 +73,7 @@ class QuickExecutable(NamedTuple):
 
     call: Callable[..., Any]
     seconds: float
-    """Its compile time; 0 if it came from disk."""
+    """Its compile time; 0 if its first call compiles it."""
 
 
 # ---------------------------------------------------------------- how many calls run the quick tier

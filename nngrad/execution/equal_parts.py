@@ -31,10 +31,9 @@ from ..graph.thresholds import (
 from .compiling import QuickExecutable
 from .cpu.rolling import functions_to_compile
 from .executable import Executable
-from .on_disk import on_disk_by_structure, place_of_arrays
 from .partitions import Hoisted, Part, literals_replaced, part_of_calls, renumbered, taking_literals
 from .passes import PASSES, prepared
-from .program import Call, Program, calls_of, digest_of_program, in_one, late, without_identities
+from .program import Call, Program, calls_of, default_device, in_one, late, without_identities
 
 _WINDOWS, _DIVISORS = (2, 4, 8), (8, 16, 32)
 """The number of calls that decide whether a part ends after them, and the divisor: one in so many stretches ends a
@@ -145,11 +144,8 @@ class QuickParts:
         block, places = renumbered(part.block)
         found = self._executables.get(block)
         if found is None:
-            program, specs = Program(block, without=_PREPARED), block.inputs
-            if places:
-                specs = (spec_of((len(places),), self._given.takes[0].dtype), *specs)
-            jitted = jax.jit(taking_literals(program) if places else in_one(program))
-            found = Executable(jitted, on_disk=on_disk_by_structure(digest_of_program(program), jitted, specs))
+            program = Program(block, without=_PREPARED)
+            found = Executable(jax.jit(taking_literals(program) if places else in_one(program)))
             self._executables[block] = found
         return found, part, places
 
@@ -157,7 +153,7 @@ class QuickParts:
         """The program for arrays of this kind; None if it is better compiled in one piece, or a part cannot be
         compiled.
         """
-        place = place_of_arrays(list(arrays))
+        place = _place_of_arrays(arrays)
         if self._found is None or place is None:
             return None
         sharding = SingleDeviceSharding(place[0]) if place[1] else None
@@ -187,3 +183,31 @@ class QuickParts:
             return tuple([values[i] for i in outputs])
 
         return run
+
+
+def _place_of_arrays(arrays: Sequence[Any]) -> tuple[jax.Device, bool] | None:
+    """The device that a call with such arguments runs on, and whether its results are committed to it; None if JAX must
+    decide."""
+    device, committed = default_device(), False
+    free = set()
+    for array in arrays:
+        devices, is_bound = _devices_of(array)
+        if devices is None or len(devices) > 1 or (is_bound and committed and device not in devices):
+            return None
+        if not is_bound:
+            free |= devices
+        elif not committed:
+            (device,), committed = devices, True
+    return (device, committed) if free <= {device} else None
+
+
+def _devices_of(array: Any) -> tuple[set[jax.Device] | None, bool]:
+    """The devices that an argument lies on, and whether it is committed to them; None for the devices if JAX must
+    decide."""
+    if array.__class__ in (np.ndarray, float, int, bool) or isinstance(array, np.generic):
+        return set(), False
+    if isinstance(array, jax.ShapeDtypeStruct):
+        return (set(), False) if array.sharding is None else (array.sharding.device_set, True)
+    if isinstance(array, jax.Array) and not isinstance(array, jax.core.Tracer):
+        return array.devices(), array.committed
+    return None, False

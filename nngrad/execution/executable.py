@@ -41,7 +41,6 @@ from .compiling import (
     spent,
     thorough_options,
 )
-from .on_disk import OnDisk
 from .program import digest_of, placement_of, platform_on
 
 
@@ -76,7 +75,6 @@ class Executable:
         quick_calls: How many calls of the structure run the quick tier; 0 for a function with one tier.
         structure: Returns a digest of the computation, the same in every process, by which its calls are counted; None
             if that is unknown, and then there is one tier.
-        on_disk: Its executables on disk; None if they are not stored.
         compiled: Called once with the seconds that the first call waited for the compiler, if that is wanted.
         in_partitions: The function in separately compiled parts, for when the compiler fails on the whole.
         quickly: Compiles it for the quick tier in another way, for given arrays; None if that is not wanted.
@@ -84,7 +82,7 @@ class Executable:
 
     __slots__ = (
         "__weakref__", "_call", "_compile_quickly", "_compiled", "_count", "_decided", "_divided", "_in_partitions",
-        "_is_optimised", "_lock", "_on_disk", "_opaque", "_quick", "_quick_calls", "_settings",
+        "_is_optimised", "_lock", "_opaque", "_quick", "_quick_calls", "_settings",
         "_structure", "_waits", "function", "optimised", "seconds",
     )  # fmt: skip
 
@@ -103,20 +101,18 @@ class Executable:
         divided: Mesh | None = None,
         quick_calls: int = 0,
         structure: Callable[[], bytes | None] = lambda: None,
-        on_disk: OnDisk | None = None,
         compiled: Callable[[float], None] | None = None,
         in_partitions: Callable[..., Any] | None = None,
         quickly: Callable[[tuple[Any, ...]], QuickExecutable | None] | None = None,
     ) -> None:
         self.function = function
-        self.optimised = function if on_disk is None else on_disk.call
+        self.optimised = function
         self._settings = None if settings is None or settings.are_default else settings
         self._divided = divided
         self._opaque = opaque
         self._waits = opaque and not _is_jitted(function)
         self._quick_calls = quick_calls
         self._structure = structure
-        self._on_disk = on_disk
         self._compiled = compiled
         self._in_partitions = in_partitions
         self._compile_quickly = quickly
@@ -310,7 +306,7 @@ class Executable:
             return self._optimise(arrays) if quick is None else quick
 
     def quick_for(self, arrays: tuple[Any, ...], thorough: bool = False) -> jax.stages.Compiled | None:
-        """The quickly compiled executable, from disk or from the compiler; None if it fails under these options."""
+        """The quickly compiled executable; None if the compiler fails under these options."""
         return self._made(arrays, thorough_options() if thorough else quick_options())
 
     def _optimise(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
@@ -324,11 +320,6 @@ class Executable:
         self, arrays: tuple[Any, ...], options: dict[str, str | bool] | None = None
     ) -> jax.stages.Compiled | None:
         """An executable under compiler options, if any; None if it fails under these."""
-        entry = None if self._on_disk is None else self._on_disk.entry(arrays, tuple((options or {}).items()))
-        known = None if entry is None else entry.load(arrays)
-        if known is not None:
-            self._compiled = None
-            return known
         start = time.perf_counter()
         try:
             with progress_shown("a graph"):
@@ -346,13 +337,11 @@ class Executable:
         is_of_tier = options is not None and self._quick_calls > 0
         spent.add(trace=at_trace - start, lower=at_lower - at_trace, compile=now - at_lower, quick=int(is_of_tier))
         self.seconds = now - start
-        if entry is not None:
-            entry.keep(compiled)
         return compiled
 
     def traced(self, arrays: tuple[Any, ...]) -> Any:
         """The function traced for arrays. JAX caches it."""
-        return self.function.trace(*arrays) if self._on_disk is None else self._on_disk.traced(arrays)
+        return self.function.trace(*arrays)
 
     def _look_at(self, traced: Any) -> None:
         """Find out whether user code calls functions on the host.

@@ -24,8 +24,6 @@ from .across import Across
 from .compiled import BoundedCache, bytes_of, executables
 from .executable import Executable, Settings
 from .lower import by_itself
-from .on_disk import on_disk_by_structure
-from .program import structure_of_op
 from .stepwise import MarkedArray, run_in_steps
 
 Hook = Callable[[Function], None] | None
@@ -52,11 +50,8 @@ def executable_of_op(
             return Executable(Across(forward, group, device), Settings(device, needs_x64))
         if not compiled and mesh is None:
             return Executable(forward, Settings(device, needs_x64))
-        opaque, jitted = has_opaque(arguments), jax.jit(by_itself(op, arguments))
-        is_kept = not opaque and mesh is None
-        on_disk = on_disk_by_structure(structure_of_op(op, arguments), jitted) if is_kept else None
         settings = Settings(None if mesh is not None else device, needs_x64, mesh)
-        return Executable(jitted, settings, opaque=opaque, divided=mesh, on_disk=on_disk)
+        return Executable(jax.jit(by_itself(op, arguments)), settings, opaque=has_opaque(arguments), divided=mesh)
 
     table = single_ops.part((op,))
     key = op, arguments, device, needs_x64, compiled, mesh

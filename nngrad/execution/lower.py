@@ -17,11 +17,10 @@ from ..graph.block import Block, Step, bodies_in
 from ..graph.by_jax import along, of_some
 from ..graph.closing import Closing
 from ..graph.spec import spec_of
-from .on_disk import on_disk_by_structure
 from .partitions import Partition, apart, taking_literals
 from .passes import PLATFORMS, Lowered, is_too_long, lowered
 from .program import Program as Program
-from .program import default_device, digest_of_program, in_one, platform_of
+from .program import default_device, in_one, platform_of
 
 Way = Callable[..., tuple[Any, ...]]
 """A function from arrays to arrays."""
@@ -168,7 +167,7 @@ def _by_platform(
 def in_partitions(program: Program, partitions: list[Partition]) -> Way:
     """The program as a function that calls a jitted one for each of its partitions; see `lower`."""
     one_of_each = {partition.block: partition for partition in partitions}
-    functions = {block: _remembered(program, partition) for block, partition in one_of_each.items()}
+    functions = {block: _jitted(program, partition) for block, partition in one_of_each.items()}
     parts = [(functions[partition.block], partition) for partition in partitions]
 
     def run(*arrays: Any) -> tuple[Any, ...]:
@@ -186,16 +185,10 @@ def in_partitions(program: Program, partitions: list[Partition]) -> Way:
     return run
 
 
-def _remembered(whole: Program, partition: Partition) -> Way:
-    """A partition as a jitted function, whose executable is stored on disk if possible."""
-    program, specs = Program(partition.block, whole.device, mesh=whole.mesh), partition.block.inputs
-    if partition.numbers is None:
-        jitted = jax.jit(in_one(program))
-    else:
-        jitted = jax.jit(taking_literals(program))
-        specs = (spec_of(partition.numbers.shape, partition.numbers.dtype), *specs)
-    on_disk = on_disk_by_structure(digest_of_program(program), jitted, specs)
-    return jitted if on_disk is None else on_disk.call
+def _jitted(whole: Program, partition: Partition) -> Way:
+    """A partition as a jitted function."""
+    program = Program(partition.block, whole.device, mesh=whole.mesh)
+    return jax.jit(in_one(program) if partition.numbers is None else taking_literals(program))
 
 
 # ---------------------------------------------------------------- by platform

@@ -6,23 +6,15 @@ Two programs of the same digest are the same. If that cannot be guaranteed, as w
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import os
-import platform
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxlib import version as jaxlib_version
-
-from nngrad_command import __version__
 
 from ..graph import Op, Spec
 from ..graph.arguments import NegativeZero
@@ -135,11 +127,6 @@ def _place_of(array: Any) -> Any:
 # ---------------------------------------------------------------- digests
 
 
-_LIBRARY = Path(__file__).parents[1]
-_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "NPROC")
-"""Environment variables that affect what XLA compiles."""
-
-
 class HoistedLiteral(float):
     """A number that became an input of its program: it equals others at the same place among the inputs. Its value as a
     float is meaningless."""
@@ -183,14 +170,6 @@ def digest_of_program(program: Program) -> bytes | None:
     except Unknown:
         return None
     return digest_of(b"program", str(sorted(program.without)).encode(), described.encode())
-
-
-def structure_of_op(op: Op, arguments: tuple[Any, ...]) -> bytes | None:
-    """The digest of an op with its static arguments; None if it contains user code."""
-    try:
-        return digest_of(b"op", _applied(op, arguments).encode())
-    except Unknown:
-        return None
 
 
 def structure_of_settings(kind: type, settings: Mapping[str, Any]) -> bytes | None:
@@ -257,59 +236,6 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     Block: lambda body: f"body {digest_of(_steps(body.inputs, body.steps, body.outputs).encode()).hex()}",
     Op: lambda op: f"op {_op(op)}",
 }
-
-
-def surroundings(device: jax.Device, options: tuple[tuple[str, Any], ...] = ()) -> bytes | None:
-    """A digest of everything that an executable depends on besides its program: versions, the device, settings of JAX
-    and XLA. None if that is unknown.
-
-    Args:
-        device: Where it runs.
-        options: Compiler options, by name.
-    """
-    constant = _constant()
-    machine = _processor() if device.platform == "cpu" else device.client.platform_version
-    if constant is None or machine is None or jax.process_count() > 1:
-        return None
-    settings = jax.config.values
-    if settings.get("jax_dump_ir_to") or "dump" in os.environ.get("XLA_FLAGS", ""):
-        return None  # the user wants to see what is compiled
-    told = [f"{name}={value!r}" for name, value in sorted(settings.items()) if name != "jax_default_device"]
-    told += [f"{name}={value!r}" for name, value in options]
-    where = [device.platform, device.device_kind, str(device.id), machine]
-    return digest_of(constant, *[text.encode() for text in (*where, *told)])
-
-
-@functools.cache
-def _constant() -> bytes | None:
-    """A digest of all that stays the same while a process lives, including nngrad's own sources, since somebody may be
-    editing them. The rules of `backward_registry` are not included: the program contains the functions they emit."""
-    versions = [__version__, jax.__version__, jaxlib_version.__version__, np.__version__]
-    told = [os.environ.get(name, "") for name in _VARIABLES] + [text for text in sys.argv if text.startswith("--xla")]
-    try:
-        sources = [(path.relative_to(_LIBRARY), path.read_bytes()) for path in sorted(_LIBRARY.rglob("*.py"))]
-    except OSError:
-        return None
-    listed = [part for path, content in sources for part in (str(path).encode(), content)]
-    return digest_of(*[text.encode() for text in (*versions, *told)], *listed) if listed else None
-
-
-@functools.cache
-def _processor() -> str | None:
-    """The features of this machine's CPU, and the number of available cores; XLA compiles for these."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    try:
-        if sys.platform == "linux":
-            lines = Path("/proc/cpuinfo").read_text().splitlines()
-            described = sorted({line for line in lines if line.startswith(("flags", "Features", "model name", "CPU "))})
-        elif sys.platform == "darwin":
-            asked = ["/usr/sbin/sysctl", "machdep.cpu.brand_string", "machdep.cpu.features", "hw.optional"]
-            described = [subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False).stdout]
-        else:
-            return None
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return f"{platform.machine()} {cores} {described}" if any(described) else None
 
 
 # ---------------------------------------------------------------- steps as calls, which passes move and change

@@ -40,7 +40,6 @@ class Use(NamedTuple):
     """What changes with a version of JAX that lacks it."""
 
 
-DISK = "no executables are kept on disk"
 USES = (
     Use("jax._src.core", ("trace_ctx",),
         "no clear error if values are changed while JAX traces, and a Ctrl-C just as JAX enters another trace may "
@@ -49,11 +48,6 @@ USES = (
     Use("jax._src.xla_bridge", ("backends_are_initialized",),
         "a forked process refuses to compute even if JAX had not been initialised"),
     Use("jax._src.distributed", ("global_state",), "nn.hosts cannot join several processes"),
-    Use("jax._src.config", ("trace_context",), DISK),
-    Use("jax._src.tree_util", ("dispatch_registry",), DISK),
-    Use("jax._src.lib", ("xla_client.DeviceList", "xla_client._xla.pjit"), DISK),
-    Use("jax._src.interpreters.pxla", (
-        "UnloadedMeshExecutable", "MeshExecutableFastpathData", "JitGlobalCppCacheKeys", "cc_shard_arg"), DISK),
 )  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from jax.sharding import NamedSharding
 
 from ..execution.compiling import QuickExecutable
 from ..execution.executable import Executable
-from ..execution.on_disk import on_disk_of_trees
 from ..graph import Variable
 from ..graph.leaf import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
 from ..graph.mesh import Mesh, mesh_of
@@ -190,19 +189,16 @@ class InPlaceUpdate:
         # A new function each time, since JAX identifies functions by identity.
         placements, function = self._placements, functools.partial(self._function)
         how: dict[str, Any] = {} if placements is None else {"out_shardings": placements.of_results}
-        # Executables on disk are for one device.
-        structure = None if self._opaque or placements is not None else self._structure
         jitted = jax.jit(function, donate_argnums=self._taken, **how)
 
         def quickly(arrays: tuple[Any, ...]) -> QuickExecutable:
             apart = jax.jit(functools.partial(self._function), **how)  # it donates nothing
-            executable = Executable(apart, on_disk=None if structure is None else on_disk_of_trees(apart, structure))
+            executable = Executable(apart)
             return QuickExecutable(executable.quick_for(arrays, self._thorough) or apart, executable.seconds)
 
         self._executable = Executable(
             jitted, opaque=self._opaque, divided=None if placements is None else placements.mesh,
             quick_calls=self._quick_calls, structure=self._structure, compiled=self._compiled, quickly=quickly,
-            on_disk=None if structure is None else on_disk_of_trees(jitted, structure),
         )
         self._calls: dict[Any, int] = {}
 

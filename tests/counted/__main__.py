@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-os.environ["NNGRAD_DISK_CACHE"] = "off"
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 from .measuring import grown, measured, versions
 
 RECORDED = Path(__file__).parents[1] / "data" / "counted.json"

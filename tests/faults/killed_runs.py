@@ -45,7 +45,7 @@ class Report:
 
 def started(folder: Path, steps: int) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "JAX_PLATFORMS": "cpu",
-                   "NNGRAD_DISK_CACHE": "off"}
+                   "JAX_ENABLE_COMPILATION_CACHE": "false"}
     command = [sys.executable, "-W", "error", "-m", "tests.faults.resumed_run", str(folder), str(steps)]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                             start_new_session=True, cwd=Path(__file__).parents[2])

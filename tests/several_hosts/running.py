@@ -24,7 +24,8 @@ LIMIT = 120.0
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """That of this process, for one that uses the CPU and compiles what it runs; without what launchers have set."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "XLA_FLAGS"))}
-    return {**kept, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "NNGRAD_DISK_CACHE": "off", **(extra or {})}
+    own = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    return {**kept, **own, **(extra or {})}
 
 
 @contextmanager
