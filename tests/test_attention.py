@@ -267,7 +267,7 @@ test_what_is_refused = refused([
     (ValueError, r"key_padding_mask must be of shape \(2, 3\), got \(3, 2\)",
      lambda: F.scaled_dot_product_attention(X, X, X, key_padding_mask=np.zeros((3, 2)))),
     (ValueError, "dropout: p must be at least 0", lambda: F.scaled_dot_product_attention(X, X, X, dropout=1.5)),
-    (TypeError, "^multi_head_attention: num_heads must be an int, got <Variable",
+    (TypeError, "^multi_head_attention: num_heads must be an int, not a Variable",
      lambda: F.multi_head_attention(X, X, X, W, W, W, W, W)),
     (ValueError, "^multi_head_attention: num_heads must divide.*got 3",
      lambda: F.multi_head_attention(X, X, X, 3, *[W] * 4)),

@@ -331,7 +331,7 @@ def test_errors(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             nn.draw(**{"outputs": x, **wrong})
-    for wrong in ({"path": 3}, {"title": 3}, {"shapes": "no"}, {"scopes": 1}, {"outputs": {"x": x}}):
+    for wrong in ({"path": 3}, {"title": 3}, {"shapes": "no"}, {"scopes": 1}, {"outputs": 3}):
         with pytest.raises(TypeError, match=f"{next(iter(wrong))}: expected"):
             nn.draw(**{"outputs": x, **wrong})
     with pytest.raises(OSError, match="nowhere"):

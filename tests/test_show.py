@@ -100,7 +100,7 @@ def test_columns_are_those_that_are_asked_for() -> None:
     ({"columns": ["x"]}, ValueError, "expected origin, state, scope, rule, location or"),
     ({"columns": 3}, TypeError, "columns: expected names of columns, got 3"),
     ({"outputs": []}, ValueError, "outputs: expected at least one Variable, got none"),
-    ({"outputs": {"x": 1}}, TypeError, "outputs: expected a Variable or a list of them, got dict; pass a list of its"),
+    ({"outputs": {"x": 1}}, TypeError, "outputs[0]: expected a Variable, got int"),
     ({"fold": 1}, TypeError, "fold: expected True or False, got 1"),
     ({"parameters": 1}, TypeError, "parameters: expected a dict"),
 ])

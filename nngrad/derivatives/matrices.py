@@ -7,6 +7,7 @@ from typing import Any, overload
 
 import nngrad.functions as F
 
+from ..autodiff.request import variables
 from ..graph import Variable
 from .directions import over_directions, several_over_directions
 from .drawn import Draw, checked_draw, direction_leaf, sum_over
@@ -200,7 +201,8 @@ def hessian_diagonal(
         TypeError, ValueError, MissingRule: As for `hessian`.
     """
     if not isinstance(x, Variable):
-        return [hessian_diagonal(y, u, batched, chunk, directions, seed) for u in as_list(x, "hessian_diagonal: x")]
+        given = variables(as_list(x, "hessian_diagonal: x"), "hessian_diagonal: x")
+        return [hessian_diagonal(y, u, batched, chunk, directions, seed) for u in given]
     lead = checked("hessian_diagonal", y, x, batched, chunk, scalar=True)
     draw = checked_draw("hessian_diagonal", math.prod(x.shape[lead:]), directions, "rademacher", seed)
 

@@ -170,10 +170,13 @@ def div2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
 def divided(x0: Array, x1: Array, /, limits: bool = False) -> jax.Array:
-    """`x0 / x1`, broadcast together, and 0 where `x1` is 0, with derivatives of 0 there. Gradients have it written
-    without a division where the algebra shows that `x1` is a factor of `x0`.
+    """`x0 / x1`, broadcast together, and 0 where `x1` is 0, with derivatives of 0 there.
+
+    Gradients have it written without a division where the algebra shows that `x1` is a factor of `x0`.
 
     Args:
+        x0: The numerator; integers are taken as float32.
+        x1: The denominator.
         limits: Whether a function that is 0 where `x1` is counts as having that factor. The value is then right where
             `x1` is 0, and its derivatives there need not be.
     """
@@ -185,8 +188,15 @@ def divided(x0: Array, x1: Array, /, limits: bool = False) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear=True, unbounded=True)
 def directed(g: Array, x: Array, y: Array, /) -> jax.Array:
-    """`g x / y`, broadcast together, and 0 where `y` is 0: a gradient `g` in the direction of a vector `x` of length
-    `y`. Where that is 0, derivatives by `x` and `y` are infinite or NaN."""
+    """`g x / y`, broadcast together, and 0 where `y` is 0: a gradient in the direction of a vector.
+
+    Where `y` is 0, derivatives by `x` and `y` are infinite or NaN.
+
+    Args:
+        g: The gradient.
+        x: Elements of the vector; integers are taken as float32.
+        y: Its length.
+    """
     result: jax.Array = divided.forward(lax.mul(*number_pair(g, x)), y, limits=False)
     return result
 
