@@ -152,7 +152,7 @@ def test_a_function_tells_where_it_comes_from() -> None:
     (doubled,) = [f for f in functions_of([g]) if f.order]
     shown = text_of(doubled._repr_html_())
     assert "1, part of the gradient of square" in shown and "test_reprs.py" in shown and "requested at" in shown
-    assert "from square" in shown and "val" in shown and "2.0" in shown
+    assert "val" in shown and "2.0" in shown
 
 
 @given(st.text(max_size=200))
