@@ -27,7 +27,7 @@ from ..graph.signatures import explained_by_name
 from ..graph.spec import DType, dtype_of, is_differentiable, x64_if
 from ..graph.variable import leaf_of
 from .jax_derivatives import custom_jax_derivative, jax_derivative
-from .jaxpr_structure import TracedFunction, key_of_array, reads_around, structure_of
+from .jaxpr_structure import TracedFunction, deriving_rules_once, key_of_array, reads_around, structure_of
 from .key_data import KeyData, is_key
 
 Key = tuple[Hashable, tuple[Hashable, ...], Any]
@@ -167,7 +167,7 @@ class JaxFunction:
         found = self._traced(tree, described, needs_x64)
         if not reads_around(found.key[0]):
             return found
-        with jax.ensure_compile_time_eval():
+        with jax.ensure_compile_time_eval(), deriving_rules_once(anew=True):
             return self._traced(tree, described, needs_x64)
 
     def _traced(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Traced:

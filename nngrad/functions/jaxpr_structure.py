@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import hashlib
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -65,14 +66,22 @@ class ByIdentity:
         return id(self.value)
 
 
+@contextlib.contextmanager
+def deriving_rules_once(anew: bool = False) -> Iterator[None]:
+    """Derive each custom rule, by the identity of its functions, at most once in this scope; unless `anew`, rules that
+    were derived in the scope around it are known."""
+    token = _derivatives.set({} if anew else _derivatives.get({}))
+    try:
+        yield
+    finally:
+        _derivatives.reset(token)
+
+
 def structure_of(jaxpr: Jaxpr, derivatives: bool = True) -> tuple[Hashable, ...]:
     """The computation of `jaxpr` as nested tuples without names: primitives, their parameters, and wiring. If
     `derivatives`, it includes the custom derivatives of functions inside."""
-    token = _derivatives.set({})
-    try:
+    with deriving_rules_once():
         return _structure_of(jaxpr, derivatives, ())
-    finally:
-        _derivatives.reset(token)
 
 
 def _structure_of(jaxpr: Jaxpr, derivatives: bool, around: Around) -> tuple[Hashable, ...]:
@@ -356,7 +365,8 @@ class TracedFunction:
         structure = self._key[0]
         if structure_anew(self._jaxpr) == structure:
             return False
-        with jax.ensure_compile_time_eval():  # traced like this if a rule reads values computed around it
+        # traced like this if a rule reads values computed around it
+        with jax.ensure_compile_time_eval(), deriving_rules_once(anew=True):
             return bool(structure_anew(self._jaxpr) != structure)
 
     def __eq__(self, other: object) -> bool:

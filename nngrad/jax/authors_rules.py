@@ -121,17 +121,18 @@ def _value_of_rule(op: Op, arguments: tuple[Any, ...]) -> Call | None:
         before, closed = _traced(op, arguments, inputs, ()), _traced(op, arguments, inputs, moving)
     except Exception:  # the rule raises, or JAX has no reverse mode: no derivative can have passed
         return None
-    if _key(before) == _key(closed):
+    structure, constants = _key(closed)
+    if _key(before) == (structure, constants):
         return None
     if isinstance(fun, PointwiseFunction):
         pointwise = fun.of(closed)
         return (op if pointwise.custom else pointwise_jax_function), (pointwise,)
     rows = row_inputs(fun, arguments[1], arguments[3] if op is custom_jax_gradient else None)
-    traced = TracedFunction(fun.name, closed, (), fun.reachable + directions, rows)
+    traced = TracedFunction(fun.name, closed, (), fun.reachable + directions, rows, structure)
     return (custom_jax_derivative if traced.custom else jax_derivative), (traced, 0)
 
 
-def _key(closed: ClosedJaxpr) -> Hashable:
+def _key(closed: ClosedJaxpr) -> tuple[Hashable, Hashable]:
     return structure_of(closed.jaxpr), tuple(map(key_of_array, closed.consts))
 
 

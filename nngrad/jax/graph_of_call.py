@@ -17,7 +17,7 @@ from ..execution.compiled import BoundedCache
 from ..execution.convert import compiled_as_equal_graphs, to_jax
 from ..execution.passes import LOWERING, passes
 from ..functions.jax_functions import Fixed, StaticLeaf
-from ..functions.jaxpr_structure import READS_AROUND, ByIdentity
+from ..functions.jaxpr_structure import READS_AROUND, ByIdentity, deriving_rules_once
 from ..graph import Spec, Variable, contained, functions_of, leaves_of, path_between
 from ..graph.block import Block, bodies_in
 from ..graph.by_jax import along
@@ -141,7 +141,7 @@ class GraphOfCall:
     @contained
     def _built(self, owner: Owner, variables: Sequence[Variable]) -> tuple[list[Variable], Any]:
         switch_to()
-        with noting_reverse_mode() as self._pulled:
+        with noting_reverse_mode() as self._pulled, deriving_rules_once(anew=True):
             return self._results(owner, variables, self.surroundings)
 
     def _results(
