@@ -342,7 +342,7 @@ def test_shapes_that_do_not_broadcast_and_lists_of_variables_are_refused() -> No
     with pytest.raises(ValueError, match=r"mul2.*do not broadcast"):
         leaf(1.0, 2.0) * np.ones(3)
     x = Variable((2,))
-    with pytest.raises(TypeError, match=r"sin: x is a list of Variables; join them with F\.stack"):
+    with pytest.raises(TypeError, match=r"sin: x is a list of Variables; join them: F\.stack"):
         F.sin([x, x])
 
 
