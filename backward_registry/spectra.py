@@ -16,15 +16,15 @@ import jax.numpy as jnp
 import nngrad.functions as F
 from nngrad.functions.array import filled_like, zeros_like
 from nngrad.functions.factors import differentiated_if
-from nngrad.functions.spectra import arbitrary, divided, eigh, svd, unknown_after, vanishing
+from nngrad.functions.spectra import arbitrary, eigh, over_gaps, svd, unknown_after, vanishing
 from nngrad.graph import Function, Variable, functions_of
 
 from .linear import per_matrix, product, transposed
 from .rules import backward, backward_with_limits, gradients, non_differentiable
 
 gradients(
-    divided, "y = x0 / x1: gx0 = gy / x1, gx1 = -y gx0",
-    lambda gy, x1, y: (divided(gy, x1), -y * divided(gy, x1)),
+    over_gaps, "y = x0 / x1: gx0 = gy / x1, gx1 = -y gx0",
+    lambda gy, x1, y: (over_gaps(gy, x1), -y * over_gaps(gy, x1)),
 )  # fmt: skip
 non_differentiable(arbitrary)
 gradients(vanishing, "y = x0 x1: gx0 = gy x1, gx1 = gy x0", lambda gy, x0, x1: (gy * x1, vanishing(x0, gy)))
@@ -145,7 +145,7 @@ class Quotients:
             size = F.max(self.sizes, axis=-1, keepdims=True) * float(jnp.finfo(n0.dtype).eps) ** 0.5
             vanishes = F.less_equal(F.abs(n0), per_matrix(size, n0))
         has_limit = F.logical_or(vanishes, F.logical_not(tied))
-        y = F.where(tied, limit, divided(n0, F.where(tied, filled_like(n0, 1), gaps)))
+        y = F.where(tied, limit, over_gaps(n0, F.where(tied, filled_like(n0, 1), gaps)))
         return y + n0 * F.where(has_limit, zeros, filled_like(n0, math.nan))
 
     def guarded(self, gx: Variable) -> Variable:

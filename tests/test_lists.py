@@ -205,8 +205,12 @@ def test_simplified_dropconnect() -> None:
 
 
 def test_losses_are_finite_where_a_distance_is_0() -> None:
+    """The loss of alike pairs is the square of a distance; that of others is not smooth where it is 0."""
     x = from_(np.zeros((2, 3)))
     (g,) = nn.grad([F.contrastive(x, np.zeros((2, 3)), [0, 1])], [x])
+    (gg,) = nn.grad([F.sum(g * g)], [x])
+    assert not g.d.any() and not np.isfinite(gg.d[0]).any() and np.isfinite(gg.d[1]).all()
+    (g,) = nn.grad([F.contrastive(x, np.zeros((2, 3)), [1, 1])], [x])
     (gg,) = nn.grad([F.sum(g * g)], [x])
     assert not g.d.any() and np.isfinite(gg.d).all()
 

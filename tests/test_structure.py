@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+from collections import Counter
 from pathlib import Path
 
 import backward_registry
@@ -97,6 +98,11 @@ def test_surrogate_rules_are_known_as_such() -> None:
     for sample in all_samples():
         if sample.surrogate and sample.name in OPS:
             assert not registry[sample.name].exact, sample.id
+
+
+def test_no_two_ops_are_registered_by_one_name() -> None:
+    counts = Counter([op.name for op, _ in registry.ops()])
+    assert [name for name, count in counts.items() if count > 1] == []
 
 
 def test_type_names_are_distinct() -> None:

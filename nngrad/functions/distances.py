@@ -11,10 +11,11 @@ from ..graph import Array, AsFloats, Variable, as_variable, composite
 from ..graph.arguments import NotNegativeScalar, PositiveScalar, Scalar, one_of
 from .activation import relu
 from .arithmetic import maximum_scalar
-from .array import cast
+from .array import cast, zeros_like
 from .comparison import equal
 from .contractions import einsum
 from .elementwise import abs
+from .indexing import where
 from .linear import batch_matmul
 from .movement import reshape
 from .reduction import mean, norm, sum
@@ -102,8 +103,10 @@ def contrastive(x0: Array, x1: Array, y: Array, /, margin: PositiveScalar = 1, r
         raise ValueError(f"x0 and x1 must be (pairs, n) and y (pairs,), got {x0.shape}, {x1.shape} and {y.shape}")
     difference = x0 - x1
     y = cast(y, difference.dtype)
-    near = relu(margin - norm(difference, axis=1))
-    loss = 0.5 * (y * sum(difference * difference, axis=1) + (1 - y) * near * near)
+    near, apart = relu(margin - norm(difference, axis=1)), 1 - y
+    # Derivatives of a distance of 0, which may be infinite, are no part of the loss of a pair that belongs together.
+    hinge = where(apart, near * near, zeros_like(near))
+    loss = 0.5 * (y * sum(difference * difference, axis=1) + apart * hinge)
     return reduced_loss(loss, reduce)
 
 

@@ -32,7 +32,7 @@ def svd(x: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True)
-def divided(x0: Array, x1: Array, /) -> jax.Array:
+def over_gaps(x0: Array, x1: Array, /) -> jax.Array:
     """`x0 / x1`. Its derivatives are quotients by `x1` again and never by its powers, which may over- or underflow."""
     y: jax.Array = x0 / x1
     return y

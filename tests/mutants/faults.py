@@ -389,7 +389,7 @@ def ops_of(file: File) -> dict[str, tuple[str, ...]]:
 
 
 MADE_OF = {
-    "divided": "batch_eigh", "unknown_after": "batch_eigh", "vanishing": "batch_eigh",
+    "over_gaps": "batch_eigh", "unknown_after": "batch_eigh", "vanishing": "batch_eigh",
     "eigh": "batch_eigh", "lu_factor": "batch_solve", "lu_solve": "batch_solve", "solve_triangle": "triangular_solve",
     "svd": "batch_svd", "tall_qr": "batch_qr",
 }  # fmt: skip
