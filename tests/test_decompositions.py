@@ -311,10 +311,11 @@ def test_the_angle_of_nothing_has_no_slope() -> Test:
 
 
 @at_once
-def test_the_norm_of_nothing_has_no_slope() -> Test:
+def test_the_norm_of_nothing_has_no_slope_and_no_curvature_that_is_a_number() -> Test:
     x = from_(np.zeros(3))
     (g,) = nn.grad([F.norm(x)], [x])
-    assert not np.any((yield g, *nn.grad([F.sum(g * np.arange(3.0))], [x])))
+    slope, curvature = yield g, *nn.grad([F.sum(g * np.arange(3.0))], [x])
+    assert not np.any(slope) and np.all(np.isnan(curvature))
 
 
 @at_once

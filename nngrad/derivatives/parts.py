@@ -123,8 +123,9 @@ def one_floating(given: Any, name: str) -> Variable:
 
 
 def vectors_for(xs: list[Variable], given: Any, name: str) -> list[Variable]:
-    """One Variable of the shape and dtype of each of `xs`."""
-    items = listed(given)
+    """One Variable of the shape and dtype of each of `xs`; a list in a list of one for each is an array's rows."""
+    one_each = isinstance(given, list | tuple) and len(given) == len(xs)
+    items = list(given) if one_each and not any(isinstance(v, Mapping) for v in given) else listed(given)
     if len(items) != len(xs):
         raise ValueError(f"{name}: expected a list with one for each of {len(xs)} Variables, got {len(items)}")
     results = []
