@@ -84,6 +84,7 @@ from .inspection.viewing import draw, view
 from .inspection.viewing import plots as plot
 from .jax.from_jax import from_jax
 from .logger import logger
+from .nnabla import names as _names_elsewhere  # noqa: F401 - for messages about missing names
 from .parameter import (
     cast_parameters,
     clear_parameters,

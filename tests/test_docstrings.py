@@ -12,8 +12,8 @@ import pytest
 
 import nngrad.functions as F
 import nngrad.jax as nj
+from nngrad.functions.docstrings import USUAL, completed_docstring
 from nngrad.graph import Op, Variable
-from nngrad.graph.signatures import USUAL, completed_docstring
 
 
 def described(docstring: str) -> list[str]:

@@ -27,7 +27,7 @@ import nngrad.solvers as S
 from docs_site.peers.differentiable import PEERS, capability, peers_of
 from docs_site.peers.facts import lines_of, nnabla_names, resolve
 from docs_site.peers.pages import pages
-from nngrad.graph.messages import others, peers
+from nngrad.nnabla.names import others, peers
 
 from .samples import all_samples
 

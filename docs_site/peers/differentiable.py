@@ -1,8 +1,8 @@
-"""How often other libraries can differentiate their functions, as `nngrad/graph/peers.csv` has it."""
+"""How often other libraries can differentiate their functions, as `nngrad/nnabla/peers.csv` has it."""
 
 from __future__ import annotations
 
-from nngrad.graph.messages import peers
+from nngrad.nnabla.names import peers
 
 PEERS = {"nnabla": "nnabla", "chainer": "Chainer", "pytorch": "PyTorch", "jax": "JAX"}
 """The libraries: the columns of the table, and their names."""

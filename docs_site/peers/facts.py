@@ -1,6 +1,6 @@
 """Where public names of nnabla and Chainer are here.
 
-nnabla's names are in a table of nngrad's own (`nngrad/graph/messages.py`), which leads on from those that are not
+nnabla's names are in a table of nngrad's own (`nngrad/nnabla/names.py`), which leads on from those that are not
 here.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import nngrad
 from nngrad import backward_functions, communicators, ext_utils, function, monitor, utils
-from nngrad.graph.messages import names_of_nnabla
+from nngrad.nnabla.names import names_of_nnabla
 from nngrad.training import sequences
 
 _ROOTS: dict[str, Any] = {

@@ -10,7 +10,7 @@ import importlib
 from typing import Any
 
 from ..graph import Composite, Op
-from ..graph.messages import no_attribute, others
+from ..graph.messages import no_attribute
 
 FAMILIES = (
     "arithmetic", "polynomial", "comparison", "elementwise", "rounding", "special", "bessel", "orthogonal",
@@ -68,7 +68,7 @@ for _file in (*FAMILIES, *PLAIN):
     globals().update(_of(_file))
 
 
-for _name in [name for name in globals() if name in others()]:
+for _name in ("array", "linear"):
     del globals()[_name]  # F.linear, a file here, is a function elsewhere: the message for it says what it is here
 
 
@@ -79,4 +79,4 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     message, known = f"nngrad.functions has no function {name!r}", [*names(), *plain_names()]
     fallback = "; `nngrad ops` lists all functions"
-    raise no_attribute(message, name, known, fallback, nnabla="nnabla.functions")
+    raise no_attribute(message, name, known, fallback, module="nngrad.functions")

@@ -15,9 +15,10 @@ from jax import lax
 from ..graph import Array, Variable, op
 from ..graph.arguments import AtLeastOne, Size, as_int, coerced
 from ..graph.leaf import as_operands
-from ..graph.signatures import completed, explained_by_name
+from ..graph.signatures import explained_by_name
 from .arithmetic import alike, floating, floating_pair, of_floats, widened
 from .distributions import quadrature
+from .docstrings import completed
 
 # ---------------------------------------------------------------- of the gamma distribution
 

@@ -12,7 +12,7 @@ from ..graph import Op, Variable, apply, as_variable
 from ..graph.arguments import as_static_float
 from ..graph.engine import Operators, provide
 from ..graph.leaf import as_operands
-from ..graph.messages import counterpart
+from ..graph.messages import NamesElsewhere
 from . import arithmetic as A
 from . import array, comparison, elementwise, indexing, linear, numbers, slicing
 
@@ -129,7 +129,7 @@ def _on_values(function: Any, name: str, args: tuple[Any, ...], options: dict[st
     if function not in _WITHOUT_GRADIENT and not _within_matplotlib():
         raise TypeError(
             f"{name.replace('numpy', 'np', 1)}: a Variable is not an array. Use "
-            f"{counterpart(name) or 'a function of F'}, or the value, x.d, which has no gradient"
+            f"{NamesElsewhere.counterpart(name) or 'a function of F'}, or the value, x.d, which has no gradient"
         )
     return function(*map(_value, args), **{n: _value(x) for n, x in options.items()})
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, cast
 if TYPE_CHECKING:
     from .arguments import Axes
     from .function import Function
+    from .messages import NamesElsewhere
     from .ndarray import NdArray
     from .spec import DType, Shape
     from .variable import Variable
@@ -187,7 +188,7 @@ class CellOperators:
         def size_from_axis(self, axis: int = -1) -> int: ...
 
 
-def provide(what: Engine | type[Operators] | type[CellOperators], given: Mapping[str, Any]) -> None:
+def provide(what: Engine | type[Operators | CellOperators | NamesElsewhere], given: Mapping[str, Any]) -> None:
     """Implement the declarations above, by name."""
     for name, meaning in given.items():
         setattr(what, name, meaning)

@@ -1,24 +1,12 @@
-"""Messages for users: locations in their programs, warnings that point there, suggestions for misspelt names, and
-counterparts of names of other libraries.
-
-`peers.csv` has a line for each function of F that another library has as well. Each library's column has its name
-there, followed by `:1` if its gradient cannot be differentiated again, and by `:0` if it has none. `elsewhere.csv` has
-names to which no single function of F corresponds: methods of arrays, layers, losses, and other spellings.
-`nnabla.csv` has a line for each public name of nnabla 1.39: its module, its name, its counterpart here and a note. The
-counterpart is an expression such as `nn.timing`; '=' means the same name in the same module, as `nnabla.functions.tanh`
-is `F.tanh`. A name without a counterpart has an empty one, and the note says why.
-"""
+"""Messages for users: locations in their programs, warnings that point there, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
-import csv
 import difflib
-import functools
 import linecache
 import sys
 import warnings
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import NamedTuple
 
@@ -125,76 +113,18 @@ def raise_misspelt(function: str, given: Iterable[str], options: type) -> None:
 # ---------------------------------------------------------------- names of other libraries
 
 
-_PREFIXES = {"nnabla": "nnabla.functions.", "chainer": "chainer.functions.", "pytorch": "torch.", "jax": "jax."}
-"""The prefixes of the names in the columns of `peers.csv`."""
+class NamesElsewhere:
+    """What names of other libraries are here. A package above implements it."""
 
-
-@functools.cache
-def peers() -> dict[str, dict[str, str]]:
-    """The lines of `peers.csv`, by function."""
-    return {line["function"]: line for line in _lines("peers.csv")}
-
-
-@functools.cache
-def others() -> dict[str, dict[str, str]]:
-    """The lines of `elsewhere.csv`, by the last parts of names."""
-    return {line["name"]: line for line in _lines("elsewhere.csv")}
-
-
-@functools.cache
-def names_of_nnabla() -> dict[tuple[str, str], dict[str, str]]:
-    """The lines of `nnabla.csv`, by module and name."""
-    return {(line["module"], line["name"]): line for line in _lines("nnabla.csv")}
-
-
-def _lines(table: str) -> list[dict[str, str]]:
-    with Path(__file__).with_name(table).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def _in_words(functions: list[str]) -> str:
-    """At most two functions of F, those that take a Variable for each operand if there are such."""
-    whole = [function for function in functions if not function.endswith("_scalar")] or functions
-    return " or ".join([f"F.{function}" for function in whole[:2]])
-
-
-def _functions_known_as(name: str) -> tuple[str, str]:
-    """The full name of another library's function with this name, and the functions of F that do the same."""
-    where = ""
-    functions: list[str] = []
-    for function, line in peers().items():
-        for library, prefix in _PREFIXES.items():
-            known = line[library].partition(":")[0]
-            if known.rpartition(".")[2] == name:
-                where, functions = where or prefix + known, [*functions, function]
-                break
-    return where, _in_words(functions)
-
-
-def counterpart(of_numpy: str) -> str:
-    """What a function of NumPy, such as "numpy.linalg.norm", is here, for a message; "" if there is nothing like it."""
-    library, _, name = of_numpy.rpartition(".")
-    functions = [function for function, line in peers().items() if line["jax"].partition(":")[0] == of_numpy]
-    if functions:
-        return _in_words(functions)
-    elsewhere = others().get(name, {"elsewhere": ""})
-    if elsewhere["elsewhere"] == of_numpy:
-        return elsewhere["here"]
-    return f"F.{name}" if library == "numpy" and name in peers() else ""
-
-
-def _in_nnabla(module: str, name: str) -> str:
-    """The counterpart of a name of nnabla's that is missing or elsewhere here, as a clause; "" for other names."""
-    line = names_of_nnabla().get((module, name), {"here": "="})
-    if line["here"] == "=":
-        return ""
-    here, note = line["here"], line["note"]
-    said = f"is {here} here" + f" ({note})" * bool(note) if here else f"has no counterpart ({note})"
-    return f"; {module}.{name} {said}; docs/from_nnabla.md lists nnabla's names"
+    hint: Callable[[str, str], str] = staticmethod(lambda name, module: "")
+    """`hint(name, module)`: a clause such as "; torch.Tensor.cpu is ... here" for a name that a module, or a class, of
+    nngrad lacks; "" if there is nothing to say."""
+    counterpart: Callable[[str], str] = staticmethod(lambda of_numpy: "")
+    """What a function of NumPy, such as "numpy.linalg.norm", is here; "" if there is nothing like it."""
 
 
 def no_attribute(
-    message: str, name: str, known: Iterable[str], fallback: str = "", nnabla: str = "nnabla"
+    message: str, name: str, known: Iterable[str], fallback: str = "", module: str = "nngrad"
 ) -> AttributeError:
     """The error for a missing attribute `name`, with a hint: the counterpart of another library's name, the function of
     F, or similar names.
@@ -204,18 +134,9 @@ def no_attribute(
         name: The missing name.
         known: The names that exist.
         fallback: The end of the message if no name is similar.
-        nnabla: The module or class of nnabla that has such names.
+        module: The module or class of nngrad that lacks it.
     """
-    line = others().get(name)
-    if end := _in_nnabla(nnabla, name):
-        pass
-    elif line:
-        end = f"; {line['elsewhere']} is {line['here']} here"
-    elif name in peers() and nnabla != "nnabla.functions":  # F itself lacks it
-        end = f"; there is F.{name} in nngrad.functions"
-    else:
-        where, functions = _functions_known_as(name)
-        end = f"; {where} is {functions} here" * bool(where) or did_you_mean(name, known) or fallback
+    end = NamesElsewhere.hint(name, module) or did_you_mean(name, known) or fallback
     return AttributeError(message + end, name=name, obj=None)  # with an object, Python adds names that are spelt alike
 
 

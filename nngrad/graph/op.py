@@ -16,7 +16,7 @@ from .jaxpr import does_much
 from .leaf import Widened, as_operands, as_variables, marked_if_wide, warn_where_widened
 from .messages import no_such_argument
 from .process import as_one_of, groups_of, interrupt_safe
-from .signatures import REFUSALS, Completed, completed_docstring, raise_by_name, refused_by, usual_of
+from .signatures import REFUSALS, Completed, raise_by_name
 from .spec import Spec, spec_of, x64_if
 from .thresholds import MOST_ANSWERS
 from .variable import Variable
@@ -248,14 +248,6 @@ class Op(Facts, Generic[P, R]):
         """`forward` with the arguments bound, for tracing: if it exchanges with other processes, as one of them."""
         return as_one_of(self.bind(arguments), groups_of(self, arguments))
 
-    def completed_doc(self) -> str | None:
-        """The docstring of `forward`; for nngrad's own ops, completed for each argument."""
-        if not self.is_own:
-            return self.forward.__doc__
-        raises = {"TypeError": "`key` is not uint32[2]."} if "key" in self.input_names else {}
-        refused = refused_by(self.forward, self.broadcasts)
-        return completed_docstring(self.forward, self.__signature__.parameters, usual_of(self.forward), raises, refused)
-
     def named(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
         """The static arguments, by name."""
         given = map(plain, arguments) if self._has_floats else arguments
@@ -325,13 +317,6 @@ class Composite(Generic[P, R]):
             return self._call(*args, **kwargs)
         except REFUSALS as error:
             raise_by_name(error, self, args, kwargs)
-
-    def completed_doc(self) -> str | None:
-        """The docstring of the body; for nngrad's own functions, completed for each argument."""
-        if not self.module.startswith("nngrad."):
-            return self.body.__doc__
-        parameters = self.__signature__.parameters
-        return completed_docstring(self.body, parameters, usual_of(self.body), {}, refused_by(self.body))
 
     def __repr__(self) -> str:
         return f"<composite {self.name}{_without_result(self.__signature__)}>"

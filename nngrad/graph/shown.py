@@ -112,7 +112,7 @@ class ShownVariable:
             if name.startswith("_"):  # a query for a protocol
                 raise AttributeError(f"a Variable has no attribute {name!r}")
             known = [attribute for attribute in dir(type(self)) if not attribute.startswith("_")]
-            raise no_attribute(f"a Variable has no attribute {name!r}", name, known, nnabla="nnabla.Variable")
+            raise no_attribute(f"a Variable has no attribute {name!r}", name, known, module="nngrad.Variable")
 
     def __repr__(self) -> str:
         x = cast("Variable", self)

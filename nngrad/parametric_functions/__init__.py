@@ -39,4 +39,4 @@ for _file in _FILES:
 
 def __getattr__(name: str) -> Any:
     message = f"nngrad.parametric_functions has no function {name!r}"
-    raise no_attribute(message, name, globals(), nnabla="nnabla.parametric_functions")
+    raise no_attribute(message, name, globals(), module="nngrad.parametric_functions")

@@ -43,4 +43,4 @@ __all__ = [
 if not TYPE_CHECKING:  # type checkers report this themselves
 
     def __getattr__(name: str) -> Any:
-        raise no_attribute(f"nngrad.solvers has no {name!r}", name, __all__, nnabla="nnabla.solvers")
+        raise no_attribute(f"nngrad.solvers has no {name!r}", name, __all__, module="nngrad.solvers")

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import dataclass, field, fields
 from typing import Any, dataclass_transform
 
-from ..graph.signatures import completed_docstring
+from ..functions.docstrings import completed_docstring
 from .rates import Rate, as_decay, as_rate
 from .solver import Solver
 

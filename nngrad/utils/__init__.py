@@ -16,4 +16,4 @@ from . import save as save
 if not TYPE_CHECKING:  # type checkers report missing names themselves
 
     def __getattr__(name: str) -> Any:
-        raise _no_attribute(f"nngrad.utils has no {name!r}", name, globals(), nnabla="nnabla.utils")
+        raise _no_attribute(f"nngrad.utils has no {name!r}", name, globals(), module="nngrad.utils")

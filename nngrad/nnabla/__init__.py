@@ -1,0 +1,1 @@
+"""What exists for programs written for nnabla and Chainer: their protocols for functions, and tables of their names."""
