@@ -69,7 +69,7 @@ from .graph.messages import ImportHints as _ImportsLeadOn
 from .graph.messages import no_attribute as _no_attribute
 from .graph.signatures import explained as _explained
 from .inspection import checks as checks
-from .inspection import count, explain, find_nan, memory_report, show, show_passes, source_locations
+from .inspection import count, explain, find_nan, memory_report, show, show_passes, show_rewrites, source_locations
 from .inspection import hooks as hooks
 from .inspection import timing as timing
 from .inspection.debugging import debug
@@ -84,6 +84,7 @@ from .inspection.viewing import draw, view
 from .inspection.viewing import plots as plot
 from .jax.from_jax import from_jax
 from .logger import logger
+from .nnabla import links as _links  # noqa: F401 - methods of Variables
 from .nnabla import names as _names_elsewhere  # noqa: F401 - for messages about missing names
 from .parameter import (
     cast_parameters,
@@ -97,7 +98,6 @@ from .parameter import (
     set_parameter,
 )
 from .random import seed
-from .rewrite import show_rewrites
 from .rewrite.builder import simplify
 from .rewrite.numbers import grad_end as GradEndFunction
 from .solvers import (

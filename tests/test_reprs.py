@@ -18,7 +18,7 @@ import nngrad.functions as F
 import nngrad.solvers as S
 from nngrad.execution.lower import linearize
 from nngrad.graph import functions_of
-from nngrad.graph.shown import quoted
+from nngrad.inspection.shown import quoted
 
 HOSTILE = "</pre><script>alert('&')</script>\n" + "n" * 10_000
 
@@ -178,8 +178,6 @@ def test_programs_are_told_by_their_size() -> None:
     x = leaf(np.ones(2), "x")
     program = linearize([F.sum(F.sin(F.sin(x)))], device=None).program
     assert repr(program) == "<program: 1 leaves, 3 functions, 1 results>"
-    shown = text_of(program._repr_html_())
-    assert re.search(r"sin\s+2", shown) and re.search(r"sum\s+1", shown)
 
 
 def test_tables_say_in_notebooks_what_they_say_as_text() -> None:

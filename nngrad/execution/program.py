@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -21,7 +20,6 @@ from ..graph.arguments import NegativeZero
 from ..graph.block import Block, Step
 from ..graph.mesh import Axes, Mesh, running_on
 from ..graph.process import Processes, group_of, several_processes
-from ..graph.shown import html_table, titled
 from ..graph.traverse import operands_first
 
 
@@ -45,11 +43,6 @@ class Program(NamedTuple):
     def __repr__(self) -> str:
         block = self.block
         return f"<program: {len(block.inputs)} leaves, {len(block.steps)} functions, {len(block.outputs)} results>"
-
-    def _repr_html_(self) -> str:
-        counts = Counter([op.name for op, _, _ in self.block.steps])
-        return titled(repr(self)[1:-1], html_table([(name, str(n)) for name, n in counts.most_common()],
-                                              ("function", "times"), numbers=True))  # fmt: skip
 
     def unread(self, leaves: Sequence[int]) -> list[int]:
         """Those of these leaves, by index, on which no result depends."""

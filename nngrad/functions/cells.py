@@ -10,8 +10,6 @@ from ..graph import NdArray, Variable
 from ..graph.arguments import Axes
 from ..graph.engine import CellOperators, Operators, provide
 from ..graph.leaf import as_variable
-from ..graph.links import become
-from ..graph.ndarray import checked_spec
 from ..graph.spec import Shape
 from ..graph.variable import leaf_of
 from . import array, comparison, indexing, movement, reduction
@@ -60,19 +58,6 @@ def size_from_axis(self: Variable | NdArray, axis: int = -1) -> int:
     return math.prod(self.shape[max(axis, 0) :])
 
 
-def _reset_shape(self: Variable, shape: Shape, force: bool = False) -> None:
-    spec = checked_spec(shape, self.dtype)
-    if spec is self.spec:
-        return
-    if spec.size != self.size and not force:
-        raise ValueError(f"reset_shape: shape {spec.shape} has {spec.size} elements, but the Variable has {self.size}. "
-                         "Pass force=True to discard its value")
-    value = self.cell.view.reshape(spec.shape) if spec.size == self.size and not self.cell.is_zero else None
-    become(self, spec, "reset_shape")
-    if value is not None:
-        self.cell.set(value)
-
-
 def _refuse_assignment(self: Variable, key: Any, value: Any) -> None:
     raise TypeError("a Variable does not support item assignment. Use F.where or F.scatter_nd to make a new one, or "
                     "x.d[...] = to write to its value")
@@ -89,7 +74,6 @@ provide(Operators, {
     "mean": _reduced(reduction.mean),
     "min": _reduced(reduction.min),
     "prod": _reduced(reduction.prod),
-    "reset_shape": _reset_shape,
     "reshape": _reshape,
     "size_from_axis": size_from_axis,
     "sum": _reduced(reduction.sum),

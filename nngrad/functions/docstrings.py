@@ -188,13 +188,15 @@ def _written(entries: Entries) -> str:
 
 def docstring_of(function: Op | Composite) -> str | None:
     """The docstring of an op or composite; for nngrad's own, completed for each argument."""
-    is_op = isinstance(function, Op)
-    body = function.forward if is_op else function.body
+    if isinstance(function, Op):
+        body, broadcasts, keyed = function.forward, function.broadcasts, "key" in function.input_names
+    else:
+        body, broadcasts, keyed = function.body, False, False
     if not function.module.startswith("nngrad."):
         return body.__doc__
-    raises = {"TypeError": "`key` is not uint32[2]."} if is_op and "key" in function.input_names else {}
-    refused = refused_by(body, is_op and function.broadcasts)
-    return completed_docstring(body, function.__signature__.parameters, usual_of(body), raises, refused)
+    raises = {"TypeError": "`key` is not uint32[2]."} if keyed else {}
+    parameters = function.__signature__.parameters
+    return completed_docstring(body, parameters, usual_of(body), raises, refused_by(body, broadcasts))
 
 
 Completed.complete = staticmethod(docstring_of)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .engine import engine
 from .messages import users_location
 from .options import BuildOptions, build_options
-from .shown import ShownFunction
 from .spec import Spec
 from .variable import Variable, new_variable
 
@@ -76,7 +75,7 @@ class RuleCall:
         return self._function()
 
 
-class Function(ShownFunction):
+class Function:
     """One application of an op: it refers strongly to its inputs and weakly to its outputs.
 
     So a graph lives as long as somebody refers to something below it, and is freed at once when nobody does.

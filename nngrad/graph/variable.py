@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Never, Unpack
 import numpy as np
 
 from .engine import BackwardOptions, ForwardOptions, KeySource, Operators, backward_named, engine, forward_named
-from .links import Links, become, keep_gradient
-from .messages import no_such_argument, raise_misspelt
+from .grad_var import keep_gradient
+from .messages import no_attribute, no_such_argument, raise_misspelt
 from .ndarray import NOT_KEPT, NdArray, checked_spec
-from .shown import ShownVariable
 from .spec import FLOAT32, DType, Shape, Spec
 from .traverse import needs_gradient
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from .value import OutputGroup
 
 
-class Variable(ShownVariable, Operators, Links):
+class Variable(Operators):
     """An array in a computation graph: a leaf that holds data, or an output of a Function.
 
     Args:
@@ -182,8 +181,6 @@ class Variable(ShownVariable, Operators, Links):
 
     @data.setter
     def data(self, cell: NdArray) -> None:
-        if isinstance(cell, NdArray) and cell.shape == self.shape and cell.spec is not self.spec:
-            become(self, cell.spec, "data")
         self._data = self._checked_cell(cell, "data")
 
     @property
@@ -366,6 +363,14 @@ class Variable(ShownVariable, Operators, Links):
         return iter([self[i] for i in range(len(self))])
 
     __hash__ = object.__hash__
+
+    if not TYPE_CHECKING:  # type checkers report this themselves
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):  # a query for a protocol
+                raise AttributeError(f"a Variable has no attribute {name!r}")
+            known = [attribute for attribute in dir(type(self)) if not attribute.startswith("_")]
+            raise no_attribute(f"a Variable has no attribute {name!r}", name, known, module="nngrad.Variable")
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.parent is not None:

@@ -3,7 +3,7 @@
 from .cost import Count, Tally, count
 from .debugging import source_locations
 from .description import BodyEntry, Description, Kind, describe
-from .explanation import Explanation, OrderOfGradient, explain, show_passes
+from .explanation import Explanation, OrderOfGradient, explain, show_passes, show_rewrites
 from .lines import Line
 from .listing import Difference, Listing, show
 from .memory import MemoryReport, memory_report
@@ -13,5 +13,5 @@ from .recomputation import State
 __all__ = [
     "BodyEntry", "Count", "Description", "Difference", "Explanation", "InputState", "Kind", "Line", "Listing",
     "MemoryReport", "NanReport", "OrderOfGradient", "State", "Tally", "count", "describe", "explain", "find_nan",
-    "memory_report", "show", "show_passes", "source_locations",
+    "memory_report", "show", "show_passes", "show_rewrites", "source_locations",
 ]  # fmt: skip

@@ -20,8 +20,8 @@ from ..graph.block import Block
 from ..graph.body_op import ControlOp
 from ..graph.jaxpr import name_of, parameters_of
 from ..graph.op import arguments_need_x64
-from ..graph.shown import aligned, html_table
 from ..graph.spec import x64_if
+from .shown import aligned, html_table
 
 
 class Cost(NamedTuple):

@@ -15,10 +15,10 @@ from ..graph.block import Block
 from ..graph.body_op import ControlOp, Within
 from ..graph.closing import Closing
 from ..graph.messages import SourceLocation
-from ..graph.shown import argument_text
 from .cost import Cost, applications_of
 from .naming import Names, Parameters, formula_of, parameter_names, scopes_of
 from .recomputation import State, states_of
+from .shown import argument_text
 
 
 class Kind(IntEnum):

@@ -1,5 +1,5 @@
 """`explain`: how and why each order of a gradient was built as it was, and likely mistakes in the graph. `show_passes`:
-the passes that prepare a graph for the compiler."""
+the passes that prepare a graph for the compiler; `show_rewrites`: the rules that simplify gradients."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from ..execution.plans import device_of
 from ..execution.program import platform_of
 from ..graph import Function, Op, Spec, Variable, functions_of
 from ..graph.block import Block
-from ..graph.shown import aligned, html_table
 from ..graph.thresholds import LEAST_STEPS
+from ..rewrite.builder import RULES
 from .cost import Tally, count
 from .naming import parameter_names
+from .shown import aligned, html_table
 
 
 class OrderOfGradient(NamedTuple):
@@ -206,6 +207,11 @@ def _shared_layers(functions: Iterable[Function]) -> tuple[SharedLayer, ...]:
 
 _MOST_NAMED = 4
 """The number of ops named among those that a pass removes or adds."""
+
+
+def show_rewrites() -> None:
+    """Print every rewriting rule: its name, its formula, and the ops that it applies to."""
+    print("\n".join(aligned([(each.name, each.formula, each.ops) for each in RULES.values()])))
 
 
 def show_passes(outputs: Variable | Iterable[Variable], platform: str | None = None) -> None:

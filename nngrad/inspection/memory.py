@@ -13,9 +13,9 @@ from ..execution.lower import linearize
 from ..execution.plans import device_of
 from ..graph import Function, Variable, functions_of
 from ..graph.body_op import bodies_of
-from ..graph.shown import html_table, shown_bytes
 from ..graph.spec import Spec
 from .recomputation import kept_for_gradients
+from .shown import html_table, shown_bytes
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _READ = "read by a gradient"

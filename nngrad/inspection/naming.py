@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from backward_registry import registry
 
 from ..graph import Function, Op, Variable
-from ..graph.shown import printable
 from ..parameter import every_parameter
+from .shown import printable
 
 if TYPE_CHECKING:
     from .description import Description

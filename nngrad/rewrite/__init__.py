@@ -13,6 +13,6 @@
 """
 
 from . import linear, loops, masks, quotients  # noqa: F401 - their rules
-from .builder import RULES, show_rewrites, simplify
+from .builder import RULES, simplify
 
-__all__ = ["RULES", "show_rewrites", "simplify"]
+__all__ = ["RULES", "simplify"]

@@ -20,7 +20,6 @@ from ..graph.arguments import check_bool
 from ..graph.function import any_hooked, function_hooks
 from ..graph.messages import left_out
 from ..graph.options import Builder, Specs, Switched
-from ..graph.shown import aligned
 
 Number = int | float | Fraction
 """A number that multiplies a Variable."""
@@ -118,12 +117,6 @@ class Forms(dict[Op, tuple[Form, ...]]):
 def forms_without(off: frozenset[str]) -> Forms:
     """The rewriting functions in force without the rules of these names."""
     return Forms(off)
-
-
-def show_rewrites() -> None:
-    """Print every rewriting rule: its name, its formula, and the ops that it applies to."""
-    rows = [(each.name, each.formula, each.ops) for each in RULES.values()]
-    print("\n".join(aligned(rows)))
 
 
 def every_op(op: Op) -> bool:

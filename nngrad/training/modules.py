@@ -15,7 +15,7 @@ import jax
 from ..files.parameter_files import load_parameters, save_parameters
 from ..graph import Variable
 from ..graph.messages import no_attribute
-from ..graph.shown import aligned
+from ..inspection.shown import aligned
 from ..parameter import Scope, get_parameter, get_parameters, parameter_scope, set_parameter
 
 P = ParamSpec("P")

@@ -8,7 +8,7 @@ import numpy as np
 
 from backward_registry import registry
 
-from ...graph.shown import aligned
+from ..shown import aligned
 from .differences import Change, Comparison, Tolerances, compare
 from .problem import Array, Arrays, CheckedFunction
 

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 
 from ...graph import Function, build_options
 from ...graph.options import put_layers, without
-from ...graph.shown import aligned
+from ..shown import aligned
 
 Arrays = tuple[Any, ...]
 Key = TypeVar("Key")

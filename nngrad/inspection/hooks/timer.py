@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ...graph import Function
-from ...graph.shown import shown_bytes
+from ..shown import shown_bytes
 from .base import Arrays, FunctionHook, by_key, label, table_of
 
 

@@ -16,8 +16,8 @@ from ...autodiff import grad
 from ...graph import Variable
 from ...graph.arguments import checked_count
 from ...graph.messages import did_you_mean
-from ...graph.shown import unit_of_bytes
 from .. import MemoryReport, count, memory_report
+from ..shown import unit_of_bytes
 from .spectrum import Spectrum, hessian_spectrum_of
 
 __all__ = ["gradient_norms", "growth", "hessian_spectrum", "memory"]

@@ -6,19 +6,14 @@ from __future__ import annotations
 import html
 import reprlib
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
-from .messages import SourceLocation, no_attribute
-from .spec import Spec
-from .traverse import functions_of
-from .value import is_shared, on_host
-
-if TYPE_CHECKING:
-    from .function import Function
-    from .op import Op
-    from .variable import Variable
+from ..graph import Function, Op, Spec, Variable, functions_of
+from ..graph.engine import provide
+from ..graph.messages import SourceLocation
+from ..graph.value import is_shared, on_host
 
 LONGEST_NAME = 60
 LONGEST_ARGUMENT = 48
@@ -101,43 +96,29 @@ def array_text(array: np.ndarray[Any, Any]) -> str:
         edge -= 1
 
 
-class ShownVariable:
-    """The display of a Variable, and errors for attributes that it lacks."""
+def _variable_text(x: Variable) -> str:
+    name = f" {quoted(x.name)}" if x.name else ""
+    value = _value_of(x)
+    head = f"<Variable{name} {x.spec} ({_kind_of(x)})"
+    if value is None:
+        return f"{head}>"
+    return f"{head} = {array_text(value)}{f' ({_OLD})' if _is_old(x) else ''}>"
 
-    __slots__ = ()
 
-    if not TYPE_CHECKING:  # type checkers report this themselves
-
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("_"):  # a query for a protocol
-                raise AttributeError(f"a Variable has no attribute {name!r}")
-            known = [attribute for attribute in dir(type(self)) if not attribute.startswith("_")]
-            raise no_attribute(f"a Variable has no attribute {name!r}", name, known, module="nngrad.Variable")
-
-    def __repr__(self) -> str:
-        x = cast("Variable", self)
-        name = f" {quoted(x.name)}" if x.name else ""
-        value = _value_of(x)
-        head = f"<Variable{name} {x.spec} ({_kind_of(x)})"
-        if value is None:
-            return f"{head}>"
-        return f"{head} = {array_text(value)}{f' ({_OLD})' if _is_old(x) else ''}>"
-
-    def _repr_html_(self) -> str:
-        x = cast("Variable", self)
-        rows = [("shape", str(list(x.shape))), ("dtype", x.dtype.name)]
-        if x.parent is None:
-            rows.append(("leaf", "needs a gradient" if x._need_grad else "needs no gradient"))
-        else:
-            rows += [("computed by", printable(repr(x.parent), LONGEST)), *_where_from(x.parent)]
-        value = _value_of(x)
-        if value is not None:
-            rows.append(("value", np.array2string(value, threshold=_MOST_ELEMENTS, max_line_width=100)))
-            rows += [("", _OLD)] * _is_old(x)
-        elif x.parent is not None:
-            rows.append(("value", "not computed yet"))
-        name = f" {quoted(x.name)}" if x.name else ""
-        return titled(f"Variable{name}", html_table(rows))
+def _variable_html(x: Variable) -> str:
+    rows = [("shape", str(list(x.shape))), ("dtype", x.dtype.name)]
+    if x.parent is None:
+        rows.append(("leaf", "needs a gradient" if x._need_grad else "needs no gradient"))
+    else:
+        rows += [("computed by", printable(repr(x.parent), LONGEST)), *_where_from(x.parent)]
+    value = _value_of(x)
+    if value is not None:
+        rows.append(("value", np.array2string(value, threshold=_MOST_ELEMENTS, max_line_width=100)))
+        rows += [("", _OLD)] * _is_old(x)
+    elif x.parent is not None:
+        rows.append(("value", "not computed yet"))
+    name = f" {quoted(x.name)}" if x.name else ""
+    return titled(f"Variable{name}", html_table(rows))
 
 
 def _kind_of(x: Variable) -> str:
@@ -179,27 +160,25 @@ def _has_changed(leaf: Variable, before: Any) -> bool:
     return now is not before and (is_shared(now) or on_host(now).tobytes() != on_host(before).tobytes())
 
 
-class ShownFunction:
-    """The display of a Function."""
+def _function_text(f: Function) -> str:
+    given = _first([repr(x.spec) for x in f.inputs])
+    arguments = [f"{name}={value_text(value)}" for name, value in f.args.items()]
+    # A loop may have many results: a stack of each value in its body.
+    return f"<{f.op.type_name}({', '.join([*given, *arguments])}) -> {', '.join(_first(list(map(repr, f.specs))))}>"
 
-    __slots__ = ()
 
-    def __repr__(self) -> str:
-        f = cast("Function", self)
-        given = _first([repr(x.spec) for x in f.inputs])
-        arguments = [f"{name}={value_text(value)}" for name, value in f.args.items()]
-        # A loop may have many results: a stack of each value in its body.
-        return f"<{f.op.type_name}({', '.join([*given, *arguments])}) -> {', '.join(_first(list(map(repr, f.specs))))}>"
+def _function_html(f: Function) -> str:
+    named = list(zip(f.op.names_of(len(f.inputs)), f.inputs, strict=True))
+    rows = [(name, _input_text(x)) for name, x in named[:_MOST_SHOWN]]
+    if len(named) > _MOST_SHOWN:
+        rows.append(("", f"and {len(named) - _MOST_SHOWN} more"))
+    rows += [(name, value_text(value)) for name, value in f.args.items()]
+    rows += [("gives", ", ".join(_first(list(map(repr, f.specs))))), *_where_from(f)]
+    return titled(f.op.name, html_table(rows))
 
-    def _repr_html_(self) -> str:
-        f = cast("Function", self)
-        named = list(zip(f.op.names_of(len(f.inputs)), f.inputs, strict=True))
-        rows = [(name, _input_text(x)) for name, x in named[:_MOST_SHOWN]]
-        if len(named) > _MOST_SHOWN:
-            rows.append(("", f"and {len(named) - _MOST_SHOWN} more"))
-        rows += [(name, value_text(value)) for name, value in f.args.items()]
-        rows += [("gives", ", ".join(_first(list(map(repr, f.specs))))), *_where_from(f)]
-        return titled(f.op.name, html_table(rows))
+
+provide(Variable, {"__repr__": _variable_text, "_repr_html_": _variable_html})
+provide(Function, {"__repr__": _function_text, "_repr_html_": _function_html})
 
 
 def _input_text(x: Variable) -> str:
