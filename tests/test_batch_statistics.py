@@ -12,6 +12,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+import nngrad.solvers as S
 from nngrad.graph import Variable
 
 from .oracle import arrays_of, by_jax
@@ -186,6 +187,33 @@ def test_a_layer_that_is_used_twice_updates_twice() -> None:
     again = F.batch_normalization(layer.x, layer.beta, layer.gamma, layer.mean, layer.variance)
     F.sum(layer.y + again).forward()
     layer.check(2)
+
+
+@pytest.mark.parametrize("how", ["forward", "backward", "train_step", "body", "file"])
+def test_running_statistics_are_updated_in_the_order_of_the_calls(how: str, tmp_path: Any) -> None:
+    batches = [np.random.default_rng(i).standard_normal((4, 2)) + i for i in range(3)]
+    mean, beta = (Variable.from_numpy_array(np.zeros((1, 2)), need_grad=trained) for trained in (False, True))
+
+    def total(i: Any) -> Variable:
+        """Calls for three batches, of which the first is at the greatest depth and the last at the least."""
+        deep, middle, last = map(Variable.from_numpy_array, batches)
+        inputs = F.tanh(F.tanh(deep)) * i + deep, F.sin(middle) * i + middle, last + i
+        ys = [F.batch_normalization(x, beta, None, mean, axes=1, decay_rate=0.5) for x in inputs]
+        return F.sum(F.add_n(*[y**2 for y in reversed(ys)]))
+
+    loss = F.map(total, np.zeros(1)) if how == "body" else total(0.0)
+    if how == "file":
+        nn.save_graph(tmp_path / "g.graph", loss, parameters={"mean": mean})
+        kept = nn.load_graph(tmp_path / "g.graph")
+        loss, mean = kept.outputs, kept.parameters["mean"]
+    if how == "train_step":
+        nn.train_step(loss, [beta], S.Sgd(0.1))()
+    else:
+        loss.forward()
+    if how == "backward":
+        loss.backward()
+    first, second, third = (batch.mean(0) for batch in batches)
+    np.testing.assert_allclose(mean.d[0], (first / 4 + second / 2 + third) / 2, rtol=1e-9)
 
 
 # ---------------------------------------------------------------- gradients

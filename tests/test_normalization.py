@@ -62,6 +62,17 @@ def test_u_moves_once_for_each_forward(read: str) -> None:
         np.testing.assert_allclose(last.d, expected, rtol=1e-9)
 
 
+def test_u_moves_once_however_often_the_weight_is_used() -> None:
+    data = np.random.default_rng(0).standard_normal((3, 4))
+    w, u = from_(data), from_(np.ones(3))
+    ys = [F.spectral_norm(w, u) for _ in range(3)]
+    nn.forward_all(ys)
+    v = data.T @ np.ones(3)
+    last = data @ v / np.linalg.norm(data @ v)
+    np.testing.assert_allclose(u.d, last, rtol=1e-9)
+    np.testing.assert_allclose([y.d for y in ys], [data / (last @ data @ v / np.linalg.norm(v))] * 3, rtol=1e-9)
+
+
 def test_in_a_test_u_stays_and_is_what_is_returned() -> None:
     data, first = np.random.default_rng(0).standard_normal((3, 4)), np.array([1.0, -2.0, 0.5])
     w, u = from_(data), from_(first)

@@ -135,6 +135,8 @@ def with_leaves(
         elif any([x is not y for x, y in zip(inputs, f.inputs, strict=True)]):
             made = create(op, inputs, f.arguments, f.effects, f.call, f.order)
             results = made if op.multiple_results else (made,)
+            if f.effects:
+                results[0].parent.serial = f.serial  # leaves are updated in the order of the user's calls
         else:
             continue
         for y, z in zip(f.outputs, results, strict=True):

@@ -15,7 +15,6 @@ from __future__ import annotations
 import fractions
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ from ..graph.function import watched
 from ..graph.options import pause_collector
 from ..graph.origins import Origins
 from ..graph.thresholds import BYTES_ASKED, MOST_ASKED
+from ..graph.traverse import by_serial
 from .binding import close_with_derivations
 from .request import Derivation, Mode, Request, ResultDerivation, derivation_of
 
@@ -272,7 +272,7 @@ def answer_to(question: Question, results: GradientResults, since: int) -> Answe
     of = [derivation.outputs, derivation.inputs, derivation.seeds, derivation.stop_gradients] if derivation else []
     wanted = [x for each in (gradients, kept, kept.values(), *of) for x in each if x is not None]
     made = functions_of(wanted, through=lambda x: x.parent in emitted)
-    functions = sorted(made, key=_serial)
+    functions = sorted(made, key=by_serial)
     mentioned = [x for f in functions for x in f.inputs] + wanted
     reads = list({id(x): x for x in mentioned if x.parent not in emitted}.values())
     # A leaf introduced by a rule belongs to one graph only.
@@ -293,9 +293,6 @@ def answer_to(question: Question, results: GradientResults, since: int) -> Answe
     )  # fmt: skip
 
 
-_serial = attrgetter("serial")
-
-
 def _emitted(results: GradientResults, closing: Closing, own: Container[Function]) -> dict[Function, None]:
     """The functions that the answer depends on, except those of the question, in order of creation."""
     found: dict[Function, None] = {}
@@ -306,7 +303,7 @@ def _emitted(results: GradientResults, closing: Closing, own: Container[Function
         if f is not None and f not in own and f not in found:
             found[f] = None
             waiting += f.inputs
-    return dict.fromkeys(sorted(found, key=_serial))
+    return dict.fromkeys(sorted(found, key=by_serial))
 
 
 def _can_be_made(f: Function, since: int, gradients: Container[int]) -> bool:

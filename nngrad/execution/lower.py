@@ -17,6 +17,7 @@ from ..graph.block import Block, Step, bodies_in
 from ..graph.by_jax import along, of_some
 from ..graph.closing import Closing
 from ..graph.spec import spec_of
+from ..graph.traverse import updates_by
 from .partitions import Partition, apart, taking_literals
 from .passes import PLATFORMS, Lowered, is_too_long, lowered
 from .program import Program as Program
@@ -47,7 +48,8 @@ def linearize(
 ) -> Linearized:
     """The program that computes `outputs`, followed by the new values of the leaves that it updates.
 
-    If several functions update a leaf, they do so in turn: each starts from the result of the previous one.
+    If several functions update a leaf, they do so in the order of their calls: each starts from the result of the
+    previous one.
 
     Args:
         outputs: The Variables to compute.
@@ -80,10 +82,10 @@ def linearize(
 def _updates(closing: Closing) -> dict[int, tuple[Variable, int]]:
     """The leaves that functions update, each with the number of its last new value, by the leaf's id."""
     newest: dict[int, tuple[Variable, int]] = {}
-    for f in [f for f in closing.functions if f.effects]:
-        for leaf, index in f.effects:
-            value, before = f.outputs[index], newest.get(id(leaf))
-            newest[id(leaf)] = leaf, closing[value] if before is None else _again(closing, value, leaf, before[1])
+    for leaf, value, continues in updates_by(list(closing.functions)):
+        before = newest.get(id(leaf))
+        number = _again(closing, value, leaf, before[1]) if before and continues else closing[value]
+        newest[id(leaf)] = leaf, number
     return newest
 
 

@@ -194,7 +194,8 @@ def spectral_norm(
     Args:
         w: A weight of any shape; floating.
         u: The initial vector, with one element for each index of `w` along `dim`. If it is a leaf, `forward()` writes
-            the last u to it, so that each training step iterates further.
+            the last u to it, so that each training step iterates further: by `itr` steps, however many results of this
+            function with that leaf it computes, all of which begin at the u before.
         dim: Axis of the output channels.
         itr: Number of steps, at least 1.
         eps: Added to the squared lengths; positive.
@@ -224,7 +225,7 @@ def spectral_norm(
     y = shifted(w, wide / largest, None, None)
     following = control.unlink(u) if test else array.cast(movement.reshape(row, shape=u.shape), u.dtype)
     if u.parent is None and not test:
-        y = control.with_updates(y, {u: following})
+        y = control.with_updates(y, {u: following}, once=True)
     return (y, following) if output_u else y
 
 

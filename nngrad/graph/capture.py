@@ -17,7 +17,7 @@ from .function import Function, create, locate, next_serial
 from .ndarray import NdArray
 from .options import build_options, contained, switch_to
 from .spec import Spec
-from .traverse import functions_of, path_between
+from .traverse import functions_of, path_between, updates_by
 from .value import Deferred
 from .variable import Variable, leaf_of
 
@@ -146,7 +146,7 @@ def _new_values(
     given = {id(x) for x in own}
     newest: dict[int, tuple[Variable, Variable]] = {}
     for f in made:
-        for leaf, index in f.effects:
+        for leaf, _ in f.effects:
             if not allowed:
                 raise ValueError(
                     f"{owner}{f.op.name} {place} updates a Variable, which is not possible there. Return the value "
@@ -157,8 +157,9 @@ def _new_values(
                     f"{owner}{f.op.name} {place} updates an argument of the body, but only leaves can be updated; "
                     "return the new value as a carry for the next step"
                 )
-            value, before = f.outputs[index], newest.get(id(leaf))
-            newest[id(leaf)] = leaf, value if before is None else _with_leaf(value, leaf, before[1])
+    for leaf, value, continues in updates_by(made):
+        before = newest.get(id(leaf))
+        newest[id(leaf)] = leaf, _with_leaf(value, leaf, before[1]) if before and continues else value
     return list(newest.values())
 
 

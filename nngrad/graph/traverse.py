@@ -15,6 +15,8 @@ T = TypeVar("T", bound=Hashable)
 
 by_rank = attrgetter("rank")
 """The key that sorts functions, or Variables, topologically."""
+by_serial = attrgetter("serial")
+"""The key that sorts functions by the order in which they were made."""
 
 
 def functions_of(
@@ -37,6 +39,22 @@ def functions_of(
                 found[f] = None
                 stack.append(f)
     return sorted(found, key=by_rank)
+
+
+def as_made(functions: Iterable[Function]) -> list[Function]:
+    """Functions, given in topological order, in the order of their creation: the user's in program order, then
+    gradients. If links were changed so that this is not a topological order (`rewire_on`), they stay as given."""
+    listed = sorted(functions, key=by_serial)
+    rewired = any([x.parent is not None and x.parent.serial > f.serial for f in listed for x in f.inputs])
+    return list(functions) if rewired else listed
+
+
+def updates_by(functions: Iterable[Function]) -> list[tuple[Variable, Variable, bool]]:
+    """The updates of leaves by functions, in the order of the calls that made them: the leaf, its new value, and
+    whether that starts from the result of the previous update. If not, the leaf is updated once, however many functions
+    do so."""
+    updating = sorted([f for f in functions if f.effects], key=by_serial)
+    return [(leaf, f.outputs[index], not f.args.get("once")) for f in updating for leaf, index in f.effects]
 
 
 def needs_gradient(x: Variable) -> bool:

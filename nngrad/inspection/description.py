@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
-from operator import attrgetter
 from typing import Any, NamedTuple
 from weakref import ReferenceType, ref
 
@@ -15,6 +14,7 @@ from ..graph.block import Block
 from ..graph.body_op import ControlOp, Within
 from ..graph.closing import Closing
 from ..graph.messages import SourceLocation
+from ..graph.traverse import as_made
 from .cost import Cost, applications_of
 from .naming import Names, Parameters, formula_of, parameter_names, scopes_of
 from .recomputation import State, states_of
@@ -341,14 +341,6 @@ class _Describing:
             made.locations[i] = location
             made.asked.append(asked)
         return sources
-
-
-def as_made(functions: Sequence[Function]) -> list[Function]:
-    """Functions in the order of their creation: the user's in program order, then gradients. Later changes of links
-    (`rewire_on`) do not affect the order."""
-    listed = sorted(functions, key=attrgetter("serial"))
-    rewired = any([x.parent is not None and x.parent.serial > f.serial for f in listed for x in f.inputs])
-    return list(functions) if rewired else listed
 
 
 def _end_of(f: Function, ends: dict[Function, Function]) -> Function:

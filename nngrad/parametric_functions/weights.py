@@ -20,7 +20,8 @@ def spectral_norm(
     `PF.convolution(x, 16, (3, 3), apply_w=PF.spectral_norm)` gives 'conv/spectral-norm/u'; for `PF.affine` and
     `PF.embed`, whose outputs are the last axis of the weight, use `apply_w=lambda w: PF.spectral_norm(w, dim=1)`.
 
-    Parameter, not trained: u (w.shape[dim],), initially normal, which each `forward()` iterates `itr` steps further.
+    Parameter, not trained: u (w.shape[dim],), initially normal, which each `forward()` iterates `itr` steps further,
+    however often the layer is called in its graph; all calls begin at the same u.
 
     Args:
         w: A weight.

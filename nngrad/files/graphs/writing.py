@@ -21,7 +21,7 @@ from ...graph.arguments import key_of
 from ...graph.block import Block
 from ...graph.closing import Closing
 from ...graph.leaf import arrays_in
-from ...graph.traverse import operands_first
+from ...graph.traverse import as_made, operands_first
 from ...graph.value import on_host
 from ...random import place_of_source
 from .static_arguments import NotSerializable, argument_to_json, written_policy
@@ -135,7 +135,7 @@ class GraphWriter:
         self._tables = _Tables()
         self.closing = closing = Closing()
         """The closed graph."""
-        self._derivations = close_with_derivations(closing, functions_of(roots), roots, _groups)
+        self._derivations = close_with_derivations(closing, as_made(functions_of(roots)), roots, _groups)
         self._places = {f: i for i, f in enumerate(closing.functions)}
         closing.numbers(roots)
 
