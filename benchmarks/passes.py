@@ -17,7 +17,7 @@ import numpy as np
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.passes import PASSES
+from nngrad.execution.passes import all_passes
 
 from .conv_nets import classifier_parameters, nngrad_classifier
 from .frontier.sparse import collocation
@@ -192,12 +192,12 @@ CASES = (
 def run(smoke: bool, torch: bool) -> list[Row]:
     """The rows of all passes for the platform that this runs on."""
     platform = jax.default_backend()
-    missing = {each.name for each in PASSES if each.platform == "cpu"}.difference([case.name for case in CASES])
+    missing = {each.name for each in all_passes() if each.platform == "cpu"}.difference([case.name for case in CASES])
     if missing:
         raise ValueError(f"no case shows what is gained by {', '.join(sorted(missing))}")
     F.sum(nn.Variable((2,))).forward()  # so that JAX has started
     rows = []
-    for name in [each.name for each in PASSES if each.platform == platform]:
+    for name in [each.name for each in all_passes() if each.platform == platform]:
         of_this = [line for case in CASES if case.name == name for line in compared(case, smoke)]
         most = min(of_this, key=lambda line: line.ratio)
         rows += [*of_this, most._replace(what=f"{name}: what it saves at most", goal=WORTH_IT)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from backward_registry import MissingRule, register, registry, show_registry
 from nngrad_command import __version__ as __version__
 
+from . import cpu as _cpu  # noqa: F401  # which registers its passes
 from . import functions as functions
 from . import initializer as initializer
 from . import parameter as parameter

@@ -21,9 +21,9 @@ import numpy as np
 import nngrad as nn
 from nngrad.autodiff.batching import axes_carried
 from nngrad.autodiff.vectorize import vectorize
+from nngrad.cpu.facts import CHANNELS_LAST, first_order, last_order
 from nngrad.graph import Function, Op, Variable, apply
 from nngrad.graph.arguments import may_be_variable
-from nngrad.graph.axes import first_order, last_order
 from nngrad.graph.jaxpr import primitives_in
 
 from .oracle import Arrays, as_tuple, is_floating
@@ -192,7 +192,7 @@ def check_batching(case: Case) -> Check:
 def check_channels_last(case: Case) -> Check:
     """The same with the channels last, in the inputs and so in the outputs."""
     op, ndim = case.op, max([x.ndim for x in case.arrays], default=0)
-    if ndim < 3 or (op.channels_last is None and not op.diagonal):
+    if ndim < 3 or (op not in CHANNELS_LAST and not op.diagonal):
         return False
     turned = [np.transpose(x, last_order(x.ndim)) for x in case.arrays]
     changed: Any = {}
@@ -200,8 +200,7 @@ def check_channels_last(case: Case) -> Check:
         turned = [x if x.ndim == 0 else np.transpose(x.reshape((1,) * (ndim - x.ndim) + x.shape), last_order(ndim))
                   for x in case.arrays]
     else:
-        assert op.channels_last is not None
-        changed = op.channels_last(tuple([x.shape for x in case.arrays]), op.named(case.arguments))
+        changed = CHANNELS_LAST[op](tuple([x.shape for x in case.arrays]), op.named(case.arguments))
         if changed is None:
             return False
     ours, usual = yield from side_by_side([case(turned, **changed), case(case.arrays)])

@@ -19,6 +19,7 @@ import nngrad.functions as F
 from backward_registry import backward
 from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.autodiff.walk import Grad
+from nngrad.cpu.facts import CHANNELS_LAST
 from nngrad.graph import Op, Variable, op
 from nngrad.graph.arguments import Axes, Scalar, Static
 from nngrad.graph.axes import contracts, inserts, mixes, reduces, rows, rowwise
@@ -78,8 +79,6 @@ NO_CHECK = {
     "exchanges": "about several processes: tests/test_communicators.py",
     "lockstep": "about several processes: tests/test_communicators.py",
     "precision": "about casts before and after it: tests/test_precision.py",
-    "on_cpu": "about barriers, and arrays that are large: tests/test_lowering.py",
-    "taken_for_light": "about XLA: tests/test_passes.py",
     "own_way": "about speed alone, since `numbers` holds of all of them: tests/test_free_numbers.py",
 }
 """Facts without a check, each with the reason."""
@@ -350,9 +349,12 @@ def no_heed_of_the_argument(x, /, axis: int):
     return jax.nn.softmax(x, 0)
 
 
-@wrong("channels_last", IMAGES, arguments=((2,), True), channels_last=lambda shapes, arguments: {})
+@wrong("channels_last", IMAGES, arguments=((2,), True))
 def sums_another_axis(x, /, axis: Axes, keepdims: bool):
     return jnp.sum(x, axis, keepdims=keepdims)
+
+
+CHANNELS_LAST[WRONG["sums_another_axis"][1].op] = lambda shapes, arguments: {}
 
 
 @wrong("windows", IMAGES, IMAGES[:, :, :1, :1], windows=lambda f: 2 * f.inputs[0])

@@ -10,7 +10,7 @@ import numpy as np
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.cpu.layouts import with_channels_last
+from nngrad.cpu.layouts import with_channels_last
 from nngrad.execution.lower import linearize
 from nngrad.execution.program import Program, calls_of, in_one
 from nngrad.graph import Variable

@@ -10,14 +10,16 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.execution import passes
 from nngrad.execution.compiled import hoisted_of
-from nngrad.execution.lower import linearize
-from nngrad.execution.passes import PASSES, is_too_long, prepared
+from nngrad.execution.lower import linearize, lower
+from nngrad.execution.passes import all_passes, is_too_long, lowered, prepared, register_pass
 from nngrad.execution.program import digest_of_program
 from nngrad.graph import Variable
+from nngrad.graph.block import Block
 from tests.slow import slow_but
 
-NAMES = [each.name for each in PASSES]
+NAMES = [each.name for each in all_passes()]
 RNG = np.random.default_rng(7)
 
 
@@ -190,3 +192,27 @@ def test_wrong_calls() -> None:
         nn.show_passes(3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="platform: must be 'cpu', 'gpu' or 'tpu', got 'gpus'"):
         nn.show_passes(leaf(2), "gpus")
+
+
+def test_a_registered_pass_runs_on_its_platform_alone_and_can_be_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(passes, "_before_partition", [*passes._before_partition])
+
+    def with_cosines(block: Block) -> Block:
+        return block.with_steps(tuple([(F.cos if op is F.sin else op, given, ins) for op, given, ins in block.steps]))
+
+    register_pass("cpu", "sines_to_cosines", with_cosines, what="sines", may_apply=lambda block: F.sin in block.ops)
+    with pytest.raises(ValueError, match="name: there is a pass 'sines_to_cosines' already"):
+        register_pass("tpu", "sines_to_cosines", with_cosines, what="sines", may_apply=lambda block: True)
+    x = leaf(5)
+    y = F.sin(x)
+    program = linearize([y]).program
+    assert [step[0] for step in lowered(program, "cpu").program.block.steps] == [F.cos]
+    assert lowered(program, "tpu").program is program
+    with nn.passes(without=["sines_to_cosines"]):
+        assert lowered(linearize([y]).program, "cpu").program.block.steps == program.block.steps
+    nn.show_passes(y, "cpu")
+    assert "-1 sin, +1 cos" in capsys.readouterr().out
+    np.testing.assert_allclose(lower(program)(x.d)[0], np.cos(x.d) if jax.default_backend() == "cpu" else np.sin(x.d),
+                               rtol=1e-6)  # fmt: skip

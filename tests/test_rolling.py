@@ -17,13 +17,13 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution import passes
-from nngrad.execution.cpu import rolling
-from nngrad.execution.cpu.repetitions import stretches_of
-from nngrad.execution.cpu.rolling import LoopFound, functions_to_compile, loops_in, with_recurrences_rolled
+from nngrad import cpu
+from nngrad.cpu import rolling
+from nngrad.cpu.rolling import with_recurrences_rolled
+from nngrad.cpu.stretches import stretches_of
 from nngrad.execution.lower import linearize, lower
-from nngrad.execution.passes import loops_found, prepared
-from nngrad.execution.program import calls_of, digest_of_program, in_one
+from nngrad.execution.passes import LoopFound, loops_found, loops_in, prepared
+from nngrad.execution.program import calls_of, digest_of_program, functions_to_compile, in_one
 from nngrad.graph import Variable
 from nngrad.graph.leaf import arrays_of
 from tests.exact import exactly
@@ -37,7 +37,7 @@ WIDTH, BATCH = 3, 2
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let short recurrences become loops too."""
-    monkeypatch.setattr(passes, "LEAST_CALLS", 1)
+    monkeypatch.setattr(cpu, "LEAST_CALLS", 1)
     monkeypatch.setattr(rolling, "LEAST_SAVED", 4)
     monkeypatch.setattr(rolling, "LEAST_STEPS", 4)
 

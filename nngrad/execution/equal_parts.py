@@ -29,17 +29,23 @@ from ..graph.thresholds import (
     WORTH_PARTS,
 )
 from .compiling import QuickExecutable
-from .cpu.rolling import functions_to_compile
 from .executable import Executable
 from .partitions import Hoisted, Part, literals_replaced, part_of_calls, renumbered, taking_literals
-from .passes import PASSES, prepared
-from .program import Call, Program, calls_of, default_device, in_one, late, without_identities
+from .passes import names_of_passes, prepared
+from .program import (
+    Call,
+    Program,
+    calls_of,
+    default_device,
+    functions_to_compile,
+    in_one,
+    late,
+    without_identities,
+)
 
 _WINDOWS, _DIVISORS = (2, 4, 8), (8, 16, 32)
 """The number of calls that decide whether a part ends after them, and the divisor: one in so many stretches ends a
 part. The pair that leaves least to compile is chosen."""
-
-_PREPARED = frozenset([each.name for each in PASSES])
 
 
 class Parts(NamedTuple):
@@ -144,7 +150,7 @@ class QuickParts:
         block, places = renumbered(part.block)
         found = self._executables.get(block)
         if found is None:
-            program = Program(block, without=_PREPARED)
+            program = Program(block, without=names_of_passes())
             found = Executable(jax.jit(taking_literals(program) if places else in_one(program)))
             self._executables[block] = found
         return found, part, places

@@ -19,7 +19,7 @@ from ..graph.closing import Closing
 from ..graph.spec import spec_of
 from ..graph.traverse import updates_by
 from .partitions import Partition, apart, taking_literals
-from .passes import PLATFORMS, Lowered, is_too_long, lowered
+from .passes import Lowered, is_too_long, lowered, needs_passes, platforms
 from .program import Program as Program
 from .program import default_device, in_one, platform_of
 
@@ -143,7 +143,7 @@ def by_itself(op: Op, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         made = lowered_whole(Program(Block(specs, steps, (), tuple([~k for k in range(len(results))]))))(*arrays)
         return made if op.multiple_results else made[0]
 
-    return run if op.on_cpu is not None or bodies_in(arguments) else op.bind(arguments)
+    return run if needs_passes(op) or bodies_in(arguments) else op.bind(arguments)
 
 
 def _by_platform(
@@ -157,9 +157,11 @@ def _by_platform(
         if program.block.groups:  # JAX cannot choose between collectives, and a process knows its platform
             return function(lowered(program, platform_of(program), as_a_whole))
         other = lowered(program, None, as_a_whole)
-        others = {name: found for name in PLATFORMS if (found := lowered(program, name, as_a_whole)) != other}
+        others = {name: found for name in platforms() if (found := lowered(program, name, as_a_whole)) != other}
         if not others:
             return function(other)
+        for name in others:
+            _lower_for(name)
         gives = [program.block.spec(i) for i in program.block.outputs]
         return Ways({name: function(found) for name, found in others.items()}, function(other), takes, gives)
 
@@ -312,8 +314,12 @@ def without_unread(function: Way) -> Way:
 
 
 mlir.register_lowering(_chosen, functools.partial(_lowered, None))
-for _name in PLATFORMS:
-    mlir.register_lowering(_chosen, functools.partial(_lowered, _name), platform=_name)
+
+
+@functools.cache
+def _lower_for(platform: str) -> None:
+    """Have JAX lower `_chosen` for a platform by the implementation for it."""
+    mlir.register_lowering(_chosen, functools.partial(_lowered, platform), platform=platform)
 
 
 def _settings_of_now() -> _Settings:

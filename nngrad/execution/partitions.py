@@ -43,9 +43,7 @@ from ..graph.thresholds import (
     MOST_PARTS,
     MOST_PLACES,
 )
-from .cpu.layouts import with_forward
-from .cpu.repeated import Repeated
-from .program import Call, HoistedLiteral, Program, block_of, calls_of, in_one
+from .program import Call, HoistedLiteral, Program, RolledLoop, block_of, calls_of, in_one, with_forward
 
 Numbers = tuple[float, ...]
 
@@ -142,9 +140,8 @@ def _is_index(entry: Any) -> bool:
 def _by_index(op: Op) -> Op:
     """An op that computes the same, and takes indices as arrays. Nothing else can read its key."""
     assert op.by_index is not None
-    found = with_forward(op, op.by_index)
-    found.name = f"{op.name}_by_index"
-    found.slice_keys = found.update_keys = found.channels_last = found.shape = None
+    found = with_forward(op, op.by_index, f"{op.name}_by_index")
+    found.slice_keys = found.update_keys = found.shape = None
     return found
 
 
@@ -207,7 +204,7 @@ def literals_replaced(steps: Iterable[Step], by: Callable[[int], Any]) -> tuple[
             return tuple(map(in_place, argument))
         if argument.__class__ is Block and has_literals(argument):
             return argument.with_steps(literals_replaced(argument.steps, by))
-        if argument.__class__ is Repeated:
+        if isinstance(argument, RolledLoop):
             return replace(argument, steps=literals_replaced(argument.steps, by))
         return argument
 

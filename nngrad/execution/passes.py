@@ -16,13 +16,9 @@ from ..graph.block import Block
 from ..graph.body_op import ControlOp, in_place_of
 from ..graph.messages import left_out
 from ..graph.options import Switched, switched
-from ..graph.thresholds import LEAST_CALLS, MOST_SOURCES
 from ..graph.traverse import operands_first
-from .cpu.layouts import with_channels_last, with_substitutes
-from .cpu.once import with_sines_once, with_sums_once
-from .cpu.rolling import LoopFound, loops_in, with_recurrences_rolled
 from .partitions import Partition, cut, hoist_from, is_long
-from .program import Call, Program, block_of, calls_of, platform_of
+from .program import Call, Program, block_of, calls_of, platform_of, rolled_loops
 
 
 def with_bodies_inline(block: Block) -> Block:
@@ -115,6 +111,8 @@ class Pass(NamedTuple):
     """A cheap check that is False only for blocks that it would leave unchanged."""
     platform: str | None = None
     """JAX's name of the platform that it is for; None for all."""
+    of_single_ops: Callable[[Op], bool] | None = None
+    """Whether an op needs it even where it runs by itself, in debug mode; None: no op does."""
 
 
 def _with(what: Callable[[Op], object]) -> Callable[[Block], bool]:
@@ -126,28 +124,65 @@ HOIST = Pass("hoist", "numbers that can be inputs", lambda block: hoist_from(blo
 """It runs before an executable is looked up, since programs that differ only in numbers share one. If a program is cut,
 each partition has its own numbers hoisted."""
 
-LOWERING = (
-    Pass("inline", "functions with a body to inline", with_bodies_inline,
-         _with(lambda op: isinstance(op, ControlOp))),
-    Pass("join_loops", "loops to fuse into one", with_loops_together, _with(_is_loop)),
-    Pass("channels_last", "convolutions to run with channels last", with_channels_last,
-         _with(lambda op: op.channels_last is not None and op.heavy), "cpu"),
-    Pass("substitute", "functions with another forward for this compiler", with_substitutes,
-         _with(lambda op: op.on_cpu is not None), "cpu"),
-    Pass("roll", "unrolled recurrences to turn into loops", with_recurrences_rolled,
-         lambda block: len(block.steps) >= LEAST_CALLS, "cpu"),
-    Pass("sine_once", "sines that would be computed several times", with_sines_once,
-         _with(lambda op: op.taken_for_light), "cpu"),
-    Pass("partition", "block too large to compile at once", cut, is_long),
-    Pass("sum_once", "sums along recurrences that would be computed several times", with_sums_once,
-         lambda block: len(block.steps) > MOST_SOURCES, "cpu"),
-)  # fmt: skip
-"""The passes in the order in which they run, when a program is traced. Once a block is cut, the rest are skipped."""
+_INLINE = Pass("inline", "functions with a body to inline", with_bodies_inline,
+               _with(lambda op: isinstance(op, ControlOp)))  # fmt: skip
+_JOIN_LOOPS = Pass("join_loops", "loops to fuse into one", with_loops_together, _with(_is_loop))
+_PARTITION = Pass("partition", "block too large to compile at once", cut, is_long)
 
-PASSES = (HOIST, *LOWERING)
+_before_partition: list[Pass] = []
+_after_partition: list[Pass] = []
 
-PLATFORMS = tuple(dict.fromkeys([each.platform for each in PASSES if each.platform is not None]))
-"""The platforms with passes of their own."""
+
+def register_pass(
+    platform: str, name: str, run: Callable[[Block], Block], *, what: str, may_apply: Callable[[Block], bool],
+    of_single_ops: Callable[[Op], bool] | None = None, if_uncut: bool = False,
+) -> None:  # fmt: skip
+    """Have a pass run on every program that is lowered for a platform, after those that are registered for it already.
+
+    The pass takes a block, and returns one with the same results; the same one if it does not find what it looks for.
+    Register before the first program is compiled: a program that has been lowered is not lowered again.
+
+    Args:
+        platform: JAX's name of the platform.
+        name: Its name in `nn.show_passes` and `nn.passes`.
+        run: The pass.
+        what: What it looks for, for `nn.show_passes`.
+        may_apply: A cheap check that is False only for blocks that it would leave unchanged.
+        of_single_ops: Whether an op needs it even where it runs by itself, in debug mode; by default no op does.
+        if_uncut: Whether it only runs on blocks that were not cut into partitions.
+
+    Raises:
+        ValueError: There is a pass of this name.
+    """
+    if name in names_of_passes():
+        raise ValueError(f"name: there is a pass {name!r} already")
+    registered = _after_partition if if_uncut else _before_partition
+    registered.append(Pass(name, what, run, may_apply, platform, of_single_ops))
+
+
+def lowering_passes() -> tuple[Pass, ...]:
+    """The passes in the order in which they run when a program is traced. Once a block is cut, the rest are skipped."""
+    return (_INLINE, _JOIN_LOOPS, *_before_partition, _PARTITION, *_after_partition)
+
+
+def all_passes() -> tuple[Pass, ...]:
+    """`HOIST`, and the passes that run when a program is traced, in order."""
+    return (HOIST, *lowering_passes())
+
+
+def names_of_passes() -> frozenset[str]:
+    """The names of all passes."""
+    return frozenset([each.name for each in all_passes()])
+
+
+def platforms() -> tuple[str, ...]:
+    """The platforms with passes of their own."""
+    return tuple(dict.fromkeys([each.platform for each in lowering_passes() if each.platform is not None]))
+
+
+def needs_passes(op: Op) -> bool:
+    """Whether some platform has a pass for an op that runs by itself."""
+    return any([each.of_single_ops is not None and each.of_single_ops(op) for each in lowering_passes()])
 
 
 def passes(*, without: Iterable[str] = ()) -> Switched:
@@ -162,8 +197,8 @@ def passes(*, without: Iterable[str] = ()) -> Switched:
         TypeError: `without` is a string.
         ValueError: A name in `without` is not that of a pass.
     """
-    names = left_out(without, [each.name for each in PASSES], "pass", "passes", "nn.show_passes(y)")
-    return switched(without_passes=names)
+    known = [each.name for each in all_passes()]
+    return switched(without_passes=left_out(without, known, "pass", "passes", "nn.show_passes(y)"))
 
 
 def unrolled(unrolled_: bool = True) -> Switched:
@@ -196,7 +231,7 @@ def steps_of_lowering(
         as_a_whole: Whether to leave it in one piece, whatever its length.
     """
     block, without = program.block, program.without | ({"partition"} if as_a_whole else set())
-    for each in LOWERING:
+    for each in lowering_passes():
         if each.platform in (None, platform):
             made = each.run(block) if each.name not in without and each.may_apply(block) else block
             yield each, block, made
@@ -213,7 +248,9 @@ def lowered(program: Program, platform: str | None, as_a_whole: bool = False) ->
             partitions = made
         else:
             block = made
-    return Lowered(program if block is program.block else program._replace(block=block, without=_ALL), partitions)
+    if block is not program.block:
+        program = program._replace(block=block, without=names_of_passes())
+    return Lowered(program, partitions)
 
 
 def prepared(program: Program) -> Program:
@@ -226,7 +263,18 @@ def is_too_long(program: Program) -> bool:
     return "partition" not in program.without and is_long(program.block)
 
 
-_ALL = frozenset([each.name for each in PASSES])
+class LoopFound(NamedTuple):
+    """An unrolled recurrence that was rolled into a loop."""
+
+    steps: int
+    """The number of steps."""
+    functions: int
+    """The number of functions per step."""
+
+
+def loops_in(block: Block) -> tuple[LoopFound, ...]:
+    """The rolled loops in a block."""
+    return tuple([LoopFound(loop.length, loop.functions) for loop in rolled_loops(block)])
 
 
 def loops_found(program: Program) -> tuple[LoopFound, ...]:

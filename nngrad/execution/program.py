@@ -6,9 +6,11 @@ Two programs of the same digest are the same. If that cannot be guaranteed, as w
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -241,6 +243,46 @@ class Call(NamedTuple):
     arguments: tuple[Any, ...]
     ins: tuple[int, ...]
     outs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RolledLoop:
+    """A static argument of the op of a loop that a pass made of steps written one after another. Derive from it to hold
+    more: numbers are hoisted from its steps, and it is counted and shown as a loop."""
+
+    steps: tuple[Step, ...]
+    """The computation of each step."""
+    length: int
+    """The number of steps."""
+
+    @property
+    def functions(self) -> int:
+        """The number of functions in each step."""
+        return len(self.steps)
+
+
+def rolled_loops(block: Block) -> tuple[RolledLoop, ...]:
+    """The rolled loops in a block."""
+    return tuple([a for _, arguments, _ in block.steps for a in arguments if isinstance(a, RolledLoop)])
+
+
+def functions_to_compile(block: Block) -> int:
+    """The number of functions to compile in a block."""
+    return len(block.steps) + sum([loop.functions for loop in rolled_loops(block)])
+
+
+@functools.cache
+def with_forward(op: Op, forward: Callable[..., Any], name: str) -> Op:
+    """A copy of `op`, with all its facts, another forward, and its own name."""
+    found: Op = object.__new__(op.__class__)
+    found.__dict__.update(op.__dict__)
+    found.name, found.forward, found.stands_for = name, forward, op
+    return found
+
+
+def is_sum(op: Op) -> bool:
+    """Whether `op` adds up several arrays, element by element."""
+    return op.linear == "together" and op.diagonal and (op.variadic or len(op.input_names) > 1)
 
 
 def calls_of(block: Block) -> tuple[list[Call], dict[int, Spec]]:

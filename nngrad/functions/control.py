@@ -12,8 +12,7 @@ from jax import lax
 
 from ..graph import AnyArray, Array, Function, Op, Variable, apply, composite, op
 from ..graph.arguments import Static
-from ..graph.axes import AxisMap, Places, unchanged
-from ..graph.jaxpr import known_after
+from ..graph.axes import AxisMap, Places
 from ..graph.mesh import constrained
 from . import array
 from .arithmetic import broadcast_pair
@@ -65,8 +64,6 @@ def _first(f: Function) -> tuple[Places, ...]:
     reads=1,
     fuses="in place",
     axes=AxisMap(places=_first, leading=lambda f, size, shape: {}, inputs=(0,)),
-    channels_last=unchanged,
-    on_cpu=lambda specs, arguments: known_after,
 )
 def optimization_barrier(*x: Array) -> jax.Array:
     """The first of `x`, bit for bit, computed after all the others.

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 from jax import lax
 
-from ..graph import Array, Function, Spec, Variable, apply, composite, op
+from ..graph import Array, Function, Variable, apply, composite, op
 from ..graph.arguments import Ints, MatmulPrecision, Shape, as_ints
-from ..graph.axes import per_axis, rows, with_flag
+from ..graph.axes import per_axis, rows
 from ..graph.jaxpr import known_after
-from ..graph.spec import has_name
-from ..graph.thresholds import WORTH_THE_LIBRARY
 from .arithmetic import add2, alike, floating
 from .movement import reshape
 from .patches import im2col
@@ -62,7 +59,8 @@ def _layout(count: int, channel_last: bool) -> lax.ConvDimensionNumbers:
     return lax.ConvDimensionNumbers(axes, axes, axes)
 
 
-def _spatial(channel_last: bool) -> slice:
+def spatial_axes(channel_last: bool) -> slice:
+    """The axes along which kernels move."""
     return slice(1, -1) if channel_last else slice(2, None)
 
 
@@ -81,29 +79,7 @@ def _filter_cost(f: Function) -> int:
     return 2 * f.inputs[0].size * math.prod(f.specs[0].shape[1:])
 
 
-def _is_exchanged(data: Sequence[int], weight: Sequence[int], arguments: Mapping[str, Any]) -> bool:
-    """Whether XLA on CPUs swaps data and kernel, since the kernel is larger than the data, and reverses the data. It
-    then compiles the convolution as a loop, which is much slower than the library for convolutions."""
-    spatial = _spatial(arguments["channel_last"])
-    places = data[spatial]
-    is_turned = arguments["group"] == 1 and not has_name(places) and math.prod(places) > 1
-    return is_turned and math.prod(places) < math.prod(weight[spatial])
-
-
-def _product_on_cpu(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Callable[..., jax.Array] | None:
-    return _product_of_padded if _is_exchanged(specs[0].shape, specs[1].shape, arguments) else None
-
-
-def _product_of_padded(x: Any, weight: Any, pad: Ints, *, channel_last: bool, **arguments: Any) -> jax.Array:
-    """The product with x padded explicitly, so that it is no smaller than the kernel."""
-    ends = [(0, 0, 0)] * x.ndim
-    ends[_spatial(channel_last)] = [(p, p, 0) for p in as_ints(pad)]
-    none = (0,) * (x.ndim - 2)
-    y: jax.Array = convolve.forward(_padded(floating(x), ends), weight, none, channel_last=channel_last, **arguments)
-    return y
-
-
-def _padded(x: jax.Array, ends: list[tuple[int, int, int]]) -> jax.Array:
+def padded(x: jax.Array, ends: list[tuple[int, int, int]]) -> jax.Array:
     """`x`, padded with zeros unknown to XLA: it would fold known ones into the convolution, and swap it after all."""
     return lax.pad(x, known_after(lax.full((), 0, x.dtype), x), ends)
 
@@ -118,8 +94,8 @@ def _windows(f: Function) -> Variable | None:
 
 
 @op(
-    type_name="Convolution", linear="each", axes=rows(), channels_last=with_flag, cost=_product_cost, precision="low",
-    on_cpu=_product_on_cpu, windows=_windows,
+    type_name="Convolution", linear="each", axes=rows(), cost=_product_cost, precision="low",
+    windows=_windows,
 )  # fmt: skip
 def convolve(
     x: Array, weight: Array, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
@@ -154,13 +130,13 @@ def convolve(
 # whereas nested transposition by XLA's rules would pile up dilations, and be several times slower.
 
 
-def _data_grad(
+def data_grad(
     y: Any, weight: Any, /, keeps_places: bool, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int,
     channel_last: bool, matmul_precision: str | None,
 ) -> jax.Array:
     """`convolve_data_grad`; with `keeps_places`, y is padded so that XLA does not swap it with the kernel."""
     y, weight = alike(floating(y), floating(weight))
-    spatial = _spatial(channel_last)
+    spatial = spatial_axes(channel_last)
     more = missing_places(y.shape[spatial], weight.shape[spatial]) if keeps_places else (0,) * (y.ndim - 2)
     ends, larger = [(0, 0, 0)] * y.ndim, list(shape)
     ends[spatial] = [(0, m, 0) for m in more]
@@ -169,27 +145,13 @@ def _data_grad(
     def product(x: Any) -> Any:
         return convolve.forward(x, weight, pad, stride, dilation, group, channel_last, matmul_precision)
 
-    found = transposed(product, tuple(larger), _padded(y, ends) if any(more) else y, "y")
+    found = transposed(product, tuple(larger), padded(y, ends) if any(more) else y, "y")
     return found[tuple(map(slice, shape))] if any(more) else found
 
 
-def _data_grad_on_cpu(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Callable[..., jax.Array] | None:
-    if not _is_exchanged(specs[0].shape, specs[1].shape, arguments):
-        return None
-    spatial = _spatial(arguments["channel_last"])
-    places, kernel, sizes = specs[0].shape[spatial], specs[1].shape[spatial], arguments["shape"][spatial]
-    more = zip(sizes, as_ints(arguments["stride"]), missing_places(places, kernel), strict=True)
-    by_library = math.prod([n + s * m for n, s, m in more]) * math.prod(kernel)
-    return _data_grad_by_library if by_library <= WORTH_THE_LIBRARY * math.prod(sizes) * math.prod(places) else None
-
-
-def _data_grad_by_library(y: Any, weight: Any, **arguments: Any) -> jax.Array:
-    return _data_grad(y, weight, True, **arguments)
-
-
 @op(
-    type_name="Deconvolution", linear="each", axes=rows("shape"), channels_last=with_flag, cost=_data_cost,
-    precision="low", on_cpu=_data_grad_on_cpu,
+    type_name="Deconvolution", linear="each", axes=rows("shape"), cost=_data_cost,
+    precision="low",
 )  # fmt: skip
 def convolve_data_grad(
     y: Array, weight: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
@@ -204,11 +166,11 @@ def convolve_data_grad(
     """
     # With groups and some strides equal to the kernel's size, XLA crashes after it has swapped the kernel with y: it
     # mistakes such an axis for that of the groups (seen in JAX 0.8 to 0.10).
-    return _data_grad(y, weight, group > 1 and max(as_ints(stride), default=1) > 1, shape, pad, stride, dilation, group,
+    return data_grad(y, weight, group > 1 and max(as_ints(stride), default=1) > 1, shape, pad, stride, dilation, group,
                       channel_last, matmul_precision)  # fmt: skip
 
 
-@op(type_name="ConvolutionFilterGrad", linear="each", channels_last=with_flag, cost=_filter_cost, precision="low")
+@op(type_name="ConvolutionFilterGrad", linear="each", cost=_filter_cost, precision="low")
 def convolve_filter_grad(
     y: Array, x: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
     matmul_precision: MatmulPrecision | None = None,

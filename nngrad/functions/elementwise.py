@@ -104,9 +104,9 @@ erf = of_floats(lax.erf, "The error function: 2/sqrt(pi) times the integral of e
 
 ANGLES = "\n\nArgs:\n    x: Angles in radians, of any shape; integers are taken as float32."
 
-sin = of_floats(lax.sin, "Sine." + ANGLES, taken_for_light=True)
-cos = of_floats(lax.cos, "Cosine." + ANGLES, taken_for_light=True)
-tan = of_floats(lax.tan, "Tangent." + ANGLES, unbounded=True, precision="high", taken_for_light=True)
+sin = of_floats(lax.sin, "Sine." + ANGLES)
+cos = of_floats(lax.cos, "Cosine." + ANGLES)
+tan = of_floats(lax.tan, "Tangent." + ANGLES, unbounded=True, precision="high")
 asin = of_floats(
     lax.asin, "The angle in [-pi/2, pi/2] whose sine is `x`; NaN where there is none.", type_name="ASin",
     unbounded=True, precision="high",

@@ -13,7 +13,6 @@ from jax import lax
 from ..graph import AnyArray, AnyShape, Array, Variable, WithAxis, composite, op
 from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, as_ints, one_of
 from ..graph.axes import (
-    along_axis,
     axes_of,
     axis_of,
     entries,
@@ -23,7 +22,6 @@ from ..graph.axes import (
     reduces,
     rowwise,
     stretches,
-    to_shape,
 )
 from ..graph.spec import surely
 from . import axis_maps, reduction
@@ -70,7 +68,7 @@ def _repeated(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]
     return shape if np.broadcast_shapes(given, shape) == shape else None
 
 
-@op(linear=True, axes=axis_maps.REPEATED, channels_last=to_shape, fuses="moving", shape=_repeated)
+@op(linear=True, axes=axis_maps.REPEATED, fuses="moving", shape=_repeated)
 def broadcast(x: AnyArray, /, shape: Shape) -> jax.Array:
     """`x` broadcast to a shape: axes of size 1 are repeated, and leading ones added.
 
@@ -157,7 +155,7 @@ def _joining() -> Any:
     return concatenate
 
 
-@op(linear="together", axes=mixes("axis"), channels_last=along_axis, fuses="moving", update_keys=stretches,
+@op(linear="together", axes=mixes("axis"), fuses="moving", update_keys=stretches,
     joined_by=_joining)
 def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     """Arrays joined along an existing axis, in their common dtype.

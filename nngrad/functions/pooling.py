@@ -7,7 +7,7 @@ The windows lie along the last axes, one for each entry of `kernel`, or along th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,10 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import Array, Function, Op, Spec, Variable, composite, op
+from ..graph import Array, Function, Op, Variable, composite, op
 from ..graph.arguments import Ints, Shape
-from ..graph.axes import Named, rowwise, with_flag
-from ..graph.jaxpr import computed_once
+from ..graph.axes import rowwise
 from ..graph.thresholds import MOST_SLICES
 from . import reduction
 from .arithmetic import floating, is_floating
@@ -41,15 +40,10 @@ def _pooled_axes(f: Function) -> tuple[int, int]:
     return (len(f.args["kernel"]) + f.args["channel_last"],) * 2
 
 
-def _last(shapes: tuple[tuple[int, ...], ...], arguments: Named) -> Named | None:
-    """The arguments with channels last; None unless there are one batch axis and one channel axis."""
-    return with_flag(shapes, arguments) if len(shapes[0]) == len(arguments["kernel"]) + 2 else None
-
-
 # ---------------------------------------------------------------- maxima
 
 
-@op(axes=rowwise(_pooled_axes), channels_last=_last)
+@op(axes=rowwise(_pooled_axes))
 def max_pooling(
     x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
     channel_last: bool = False, dilation: Ints | None = None, ceil_mode: bool = False,
@@ -90,7 +84,7 @@ def _dimensions(ndim: int, axes: list[WindowAxis]) -> tuple[Any, ...]:
     return tuple(sizes), tuple(steps), tuple(ends), None, tuple(apart)
 
 
-def _first_maxima(x: Any, axes: list[WindowAxis]) -> Any:
+def first_maxima(x: Any, axes: list[WindowAxis]) -> Any:
     """For each window, the index of its first maximum; the number of its positions if all its elements are NaN."""
     elements = at_places(x, axes, np.array(math.nan, x.dtype))
     largest = lax.full_like(elements[0], -math.inf)
@@ -102,7 +96,7 @@ def _first_maxima(x: Any, axes: list[WindowAxis]) -> Any:
     return first
 
 
-def _are_few(axes: list[WindowAxis]) -> bool:
+def are_few(axes: list[WindowAxis]) -> bool:
     """Whether windows are small enough to go through their positions one by one."""
     return math.prod([a.kernel for a in axes]) <= MOST_SLICES
 
@@ -135,17 +129,7 @@ def _indices(x: Any, axes: list[WindowAxis]) -> tuple[Any, ...]:
     return batch, winners, channel
 
 
-def _on_cpu(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Callable[..., jax.Array] | None:
-    axes = windows(specs[1].shape, **arguments)
-    return _computed_once if _are_few(axes) and any([a.kernel > a.stride for a in axes]) else None
-
-
-def _computed_once(dy: Any, x: Any, **arguments: Any) -> jax.Array:
-    """The gradient for overlapping windows: each first maximum is read several times, but computed once."""
-    return _gradient(dy, floating(x), lambda x, axes: computed_once(lambda x: _first_maxima(x, axes), x), **arguments)
-
-
-@op(linear=True, channels_last=_last, on_cpu=_on_cpu)
+@op(linear=True)
 def max_pooling_backward(
     dy: Array, x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
     pad: Ints | None = None, channel_last: bool = False, dilation: Ints | None = None, ceil_mode: bool = False,
@@ -160,19 +144,19 @@ def max_pooling_backward(
         ...: As for `max_pooling`.
     """
     given = (kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
-    return _gradient(dy, floating(x), _first_maxima, *given)
+    return gradient_of_maxima(dy, floating(x), first_maxima, *given)
 
 
-def _gradient(
-    dy: Any, x: Any, first_maxima: Callable[[Any, list[WindowAxis]], Any], /, *given: Any, **named: Any
+def gradient_of_maxima(
+    dy: Any, x: Any, maxima: Callable[[Any, list[WindowAxis]], Any], /, *given: Any, **named: Any
 ) -> jax.Array:
     axes = windows(x.shape, *given, **named)
     check_no_empty_window(axes)
     expected = pooled_shape(x.shape, axes)
     if dy.shape != expected:
         raise ValueError(f"dy must have the shape of the pooled x, {expected}, got {dy.shape}")
-    if _are_few(axes):
-        first, zero = first_maxima(x, axes), lax.full_like(dy, 0)
+    if are_few(axes):
+        first, zero = maxima(x, axes), lax.full_like(dy, 0)
         parts = [lax.select(lax.eq(first, lax.full_like(first, n)), dy, zero) for n in range(len(window_offsets(axes)))]
         y: jax.Array = to_places(parts, axes)
         return y
@@ -180,7 +164,7 @@ def _gradient(
     return lax.reshape(zeros.at[_indices(x, axes)].add(_flat(dy, axes), mode="drop"), x.shape)
 
 
-@op(linear=True, channels_last=_last)
+@op(linear=True)
 def max_pooling_select(
     g: Array, x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
     pad: Ints | None = None, channel_last: bool = False, dilation: Ints | None = None, ceil_mode: bool = False,
@@ -198,8 +182,8 @@ def max_pooling_select(
     check_no_empty_window(axes)
     if g.shape != x.shape:
         raise ValueError(f"g must have the shape of x, {x.shape}, got {g.shape}")
-    if _are_few(axes):
-        first, y = _first_maxima(x, axes), lax.full(pooled_shape(x.shape, axes), 0, g.dtype)
+    if are_few(axes):
+        first, y = first_maxima(x, axes), lax.full(pooled_shape(x.shape, axes), 0, g.dtype)
         for n, e in enumerate(at_places(g, axes, np.zeros((), g.dtype))):
             y = lax.select(lax.eq(first, lax.full_like(first, n)), e, y)
         return y
@@ -210,7 +194,7 @@ def max_pooling_select(
 # ---------------------------------------------------------------- sums and means
 
 
-@op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last, precision="inside")
+@op(linear=True, axes=rowwise(_pooled_axes), precision="inside")
 def sum_pooling(
     x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
     channel_last: bool = False, dilation: Ints | None = None, ceil_mode: bool = False,
@@ -229,7 +213,7 @@ def sum_pooling(
     return y
 
 
-@op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last, precision="inside")
+@op(linear=True, axes=rowwise(_pooled_axes), precision="inside")
 def average_pooling(
     x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
     channel_last: bool = False, including_pad: bool = True, ceil_mode: bool = False,
@@ -255,7 +239,7 @@ def average_pooling(
     return y
 
 
-@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)
+@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"))
 def sum_pooling_backward(
     dy: Array, /, shape: Shape, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
     pad: Ints | None = None, channel_last: bool = False, dilation: Ints | None = None, ceil_mode: bool = False,
@@ -270,7 +254,7 @@ def sum_pooling_backward(
     return _transposed(dy, shape, sum_pooling, kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
 
 
-@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)
+@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"))
 def average_pooling_backward(
     dy: Array, /, shape: Shape, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
     pad: Ints | None = None, channel_last: bool = False, including_pad: bool = True, ceil_mode: bool = False,
@@ -308,7 +292,7 @@ def global_average_pooling(x: Array, /) -> Variable:
     return reduction.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
-@op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last)
+@op(linear=True, axes=rowwise(_pooled_axes))
 def unpooling(x: Array, /, kernel: Ints, channel_last: bool = False) -> jax.Array:
     """Each element repeated `kernel[i]` times along spatial axis i: spatial sizes are multiplied by `kernel`.
 

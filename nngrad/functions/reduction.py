@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import jax
@@ -12,8 +12,7 @@ from jax import lax
 
 from ..graph import AnyArray, AnyShape, Array, Op, Spec, Variable, composite, op
 from ..graph.arguments import Axes, one_of
-from ..graph.axes import axes_of, over_axes, reduces
-from ..graph.thresholds import MANY_SUMS
+from ..graph.axes import axes_of, reduces
 from ..graph.value import made_together
 from .arithmetic import floating, widened
 
@@ -22,25 +21,6 @@ def total(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Sum over `axes`; 16-bit floats are added up as float32."""
     x = whole(x)
     return lax.convert_element_type(lax.reduce_sum(widened(x), axes), x.dtype)
-
-
-def _on_cpu(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Callable[..., jax.Array] | None:
-    (given,) = specs
-    axes = axes_of(arguments["axis"], given.ndim)
-    if not axes or axes != tuple(range(len(axes))) or not given.differentiable:
-        return None
-    return _by_product if given.size > MANY_SUMS * reduced_count(given, axes) > 0 else None
-
-
-def _by_product(x: jax.Array, axis: Axes | None, keepdims: bool) -> jax.Array:
-    """A sum over leading axes, as a product with ones."""
-    axes = axes_of(axis, x.ndim)
-    shape = x.shape[len(axes) :]
-    rows = lax.reshape(widened(x), (reduced_count(x, axes), math.prod(shape)))
-    # XLA would turn a product with a vector into a reduction again.
-    ones = lax.full((1, rows.shape[0]), 1, rows.dtype)
-    y = lax.reshape(lax.dot_general(ones, rows, (((1,), (0,)), ((), ()))), shape)
-    return kept(lax.convert_element_type(y, x.dtype), axes, keepdims)
 
 
 def average(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
@@ -78,8 +58,7 @@ def spread(y: jax.Array, x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 
 
 @op(
-    linear=True, axes=reduces("axis", adds="sum"), channels_last=over_axes, reduction="add", precision="high",
-    on_cpu=_on_cpu,
+    linear=True, axes=reduces("axis", adds="sum"), reduction="add", precision="high",
 )  # fmt: skip
 def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Sum over axes.
@@ -91,7 +70,7 @@ def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
     return kept(total(x, axes), axes, keepdims)
 
 
-@op(linear=True, axes=reduces("axis", adds="mean"), channels_last=over_axes, reduction="add", precision="high")
+@op(linear=True, axes=reduces("axis", adds="mean"), reduction="add", precision="high")
 def mean(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Arithmetic mean over axes."""
     axes = axes_of(axis, x.ndim)
@@ -149,7 +128,7 @@ def _variance(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 # ---------------------------------------------------------------- extrema
 
 
-@op(type_name="Max", axes=reduces("axis"), channels_last=over_axes, reduction="max")
+@op(type_name="Max", axes=reduces("axis"), reduction="max")
 def amax(x: AnyArray, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Maximum over axes; NaN propagates. Equal maxima share the gradient equally.
 
@@ -161,7 +140,7 @@ def amax(x: AnyArray, /, axis: Axes | None = None, keepdims: bool = False) -> ja
     return kept(lax.reduce_max(x, axes), axes, keepdims)
 
 
-@op(type_name="Min", axes=reduces("axis"), channels_last=over_axes, reduction="min")
+@op(type_name="Min", axes=reduces("axis"), reduction="min")
 def amin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Minimum over axes; NaN propagates. Equal minima share the gradient equally.
 

@@ -12,7 +12,7 @@ from jax import lax
 
 from ..graph import Array, Function, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, as_float, as_ints, coerced, one_of
-from ..graph.axes import AxisMap, Named, Places, axes_moved_last, last_order
+from ..graph.axes import AxisMap, Places
 from .arithmetic import add2, floating, widened
 from .elementwise import identity
 from .interpolation_taps import ROUNDINGS, Grid, Kernel, Taps, positions, taps, transposed_taps
@@ -29,16 +29,10 @@ def _axes_led(f: Function, size: tuple[int, ...], shape: tuple[int, ...]) -> Map
     return changed | ({"shape": (*size, *f.args["shape"])} if "shape" in f.args else {})
 
 
-def _channels_last(shapes: tuple[tuple[int, ...], ...], arguments: Named) -> Named | None:
-    order = last_order(len(shapes[0]))
-    changed = {"axes": tuple([order.index(a) for a in arguments["axes"]])}
-    return changed | ({"shape": axes_moved_last(arguments["shape"])} if "shape" in arguments else {})
-
-
 RESAMPLED = AxisMap(places=_places, leading=_axes_led)
 
 
-@op(linear=True, axes=RESAMPLED, channels_last=_channels_last)
+@op(linear=True, axes=RESAMPLED)
 def resample(
     x: Array, /, axes: Ints, grids: Static, mode: str, rounding: str = "floor", cubic_coeff_a: float = -0.75,
     exclude_outside: bool = False, bounded: bool = False,
@@ -65,7 +59,7 @@ def resample(
     return _along(x, as_ints(axes), _taps_of(x.shape, axes, grids, kernel))
 
 
-@op(linear=True, axes=RESAMPLED, channels_last=_channels_last)
+@op(linear=True, axes=RESAMPLED)
 def resample_transpose(
     y: Array, /, shape: Shape, axes: Ints, grids: Static, mode: str, rounding: str = "floor",
     cubic_coeff_a: float = -0.75, exclude_outside: bool = False, bounded: bool = False,

@@ -13,7 +13,7 @@ from jax import lax
 
 from ..graph import AnyArray, Array, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, as_ints
-from ..graph.axes import by_key, told_by_key
+from ..graph.axes import told_by_key
 from . import axis_maps
 from .array import cast, whole_indices
 from .index_keys import Entry, resolve, window
@@ -56,7 +56,7 @@ def _put_by_index(y: jax.Array, key: tuple[Any, ...], shape: tuple[int, ...]) ->
     return y
 
 
-@op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, channels_last=by_key, fuses="moving", slice_keys=told_by_key,
+@op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, fuses="moving", slice_keys=told_by_key,
     shape=_taken, by_index=_taken_by_index)
 def take_slices(x: AnyArray, /, key: Static) -> jax.Array:
     """A rectangular part of `x`: `x[key]` for a key of ints, slices and None.
@@ -74,7 +74,7 @@ def take_slices(x: AnyArray, /, key: Static) -> jax.Array:
     return lax.reshape(lax.rev(y, [i for i, p in enumerate(places) if p[3]]), _shape_of(key))
 
 
-@op(linear=True, axes=axis_maps.PUT, channels_last=by_key, fuses="moving", update_keys=told_by_key,
+@op(linear=True, axes=axis_maps.PUT, fuses="moving", update_keys=told_by_key,
     by_index=_put_by_index)
 def put_slices(y: Array, /, key: Static, shape: Shape) -> jax.Array:
     """Zeros with `y` written where `take_slices` reads: the transpose of `take_slices`.

@@ -10,7 +10,7 @@ method is used, which is right for every op.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,9 +20,8 @@ from .leaf import as_variables
 from .variable import Variable
 
 if TYPE_CHECKING:
-    from .axes import AxisMap, Keys, Moved
+    from .axes import AxisMap, Keys
     from .process import Processes
-    from .spec import Spec
 
 
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
@@ -117,9 +116,6 @@ class AxisFacts:
     axes: AxisMap | None = None
     """How axes go through an op that is not diagonal (`nngrad.graph.axes`); None if every element of the output may
     depend on every element of the inputs."""
-    channels_last: Moved | None = None
-    """For an op that is not diagonal: the arguments with which it takes its inputs, and gives its output, with channels
-    last (`nngrad.graph.axes`)."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -134,9 +130,6 @@ class RunFacts:
     for diagonal ops); "moving", elements come from other places, or from none."""
     reduction: Reduction = ""
     """The operation by which it reduces many elements to one, in one pass."""
-    taken_for_light: bool = False
-    """XLA considers it as cheap as a product and recomputes it in each loop that reads it, but it is many times slower.
-    """
     precision: Precision = ""
     """Its dtype where `nn.precision` has a 16-bit dtype in force. "low": compute in that, as products of matrices do.
     "high": compute and return float32, as sums, losses and logarithms do. "inside": compute in float32, and return the
@@ -160,11 +153,6 @@ class RunFacts:
     name only one process (`nngrad.graph.process`)."""
     lockstep: bool = False
     """For an op with bodies: every process runs them equally often, whatever its arrays hold."""
-    on_cpu: Callable[[Sequence[Spec], Mapping[str, Any]], Callable[..., Any] | None] | None = None
-    """For an op that XLA's CPU compiler handles poorly: `on_cpu(specs, arguments)` returns what to run there in place
-    of `forward`, for such inputs and arguments by name; None if `forward` serves as well. Results differ only in
-    rounding.
-    """
 
     @property
     def heavy(self) -> bool:

@@ -343,8 +343,8 @@ def equations_in(jaxpr: Jaxpr) -> Iterator[Any]:
 
 # ---------------------------------------------------------------- code that XLA compiles badly
 
-# Barriers that XLA's compiler for CPUs cannot look through, which ops run there in place of their forwards
-# (`Facts.on_cpu`) and passes insert; and loops that stack the results of each step, in one stretch or in segments.
+# Barriers that XLA's compiler for CPUs cannot look through; and loops that stack the results of each step, in one
+# stretch or in segments.
 
 
 def known_after(value: jax.Array, *tokens: jax.Array) -> jax.Array:

@@ -10,15 +10,23 @@ from operator import or_
 from typing import NamedTuple
 
 from ..autodiff.request import Derivation, ResultDerivation, derivation_of, derivations_in, history, variables
-from ..execution.cpu.rolling import LoopFound, loops_in
 from ..execution.lower import linearize
 from ..execution.partitions import Partition, hoisted_in
-from ..execution.passes import HOIST, PLATFORMS, Pass, is_too_long, loops_found, lowered, steps_of_lowering
+from ..execution.passes import (
+    HOIST,
+    LoopFound,
+    Pass,
+    is_too_long,
+    loops_found,
+    loops_in,
+    lowered,
+    platforms,
+    steps_of_lowering,
+)
 from ..execution.plans import device_of
 from ..execution.program import platform_of
 from ..graph import Function, Op, Spec, Variable, functions_of
 from ..graph.block import Block
-from ..graph.thresholds import LEAST_STEPS
 from ..rewrite.builder import RULES
 from .cost import Tally, count
 from .naming import parameter_names
@@ -104,6 +112,8 @@ class Explanation(NamedTuple):
         ] * (self.separate_partials > 1)
 
 
+_FEWEST_EQUAL = 8
+"""Equal leaves are told of from this many on."""
 _HEAD = ("order", "mode", "functions", "products", "because")
 
 
@@ -171,8 +181,8 @@ def _equal_leaves(leaves: Iterable[Variable]) -> tuple[EqualLeaves, ...]:
     """Arrays, except single numbers, held by at least as many leaves as a loop needs steps."""
     arrays = [x for x in leaves if x.size > 1 and not x.need_grad and not x.name and not x.data.is_empty]
     of_spec = Counter([x.spec for x in arrays])
-    counts = Counter([(x.spec, x.d.tobytes()) for x in arrays if of_spec[x.spec] >= LEAST_STEPS])
-    return tuple([EqualLeaves(spec, count) for (spec, _), count in counts.items() if count >= LEAST_STEPS])
+    counts = Counter([(x.spec, x.d.tobytes()) for x in arrays if of_spec[x.spec] >= _FEWEST_EQUAL])
+    return tuple([EqualLeaves(spec, count) for (spec, _), count in counts.items() if count >= _FEWEST_EQUAL])
 
 
 def _shared_layers(functions: Iterable[Function]) -> tuple[SharedLayer, ...]:
@@ -231,7 +241,7 @@ def show_passes(outputs: Variable | Iterable[Variable], platform: str | None = N
     listed = variables(outputs, "outputs")
     program = linearize(listed, device=device_of(listed)).program
     place = platform_of(program) if platform is None else platform
-    if platform is not None and platform not in (*PLATFORMS, "gpu", "cuda", "rocm", "tpu"):
+    if platform is not None and platform not in (*platforms(), "gpu", "cuda", "rocm", "tpu"):
         raise ValueError(f"platform: must be 'cpu', 'gpu' or 'tpu', got {platform!r}")
     is_cut = is_too_long(program) and lowered(program, place).partitions is not None
     hoisted = program.block if is_cut or "hoist" in program.without else HOIST.run(program.block)

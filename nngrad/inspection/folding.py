@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..execution.cpu.repetitions import Stretch, stretches_of
+from ..cpu.stretches import Stretch, stretches_of
 from ..graph.block import bodies_in
 from .description import Description, Kind
 

@@ -15,7 +15,7 @@ from ..autodiff.forward_mode import NoForwardMode
 from ..derivatives import jvp
 from ..execution.compiled import BoundedCache
 from ..execution.convert import compiled_as_equal_graphs, to_jax
-from ..execution.passes import LOWERING, passes
+from ..execution.passes import lowering_passes, passes
 from ..functions.jax_functions import Fixed, StaticLeaf
 from ..functions.jaxpr_structure import READS_AROUND, ByIdentity, deriving_rules_once
 from ..graph import Spec, Variable, contained, functions_of, leaves_of, path_between
@@ -36,11 +36,6 @@ from .surroundings import Surroundings, noting_reverse_mode, surroundings_of_now
 
 MOST_NUMBERS_OF_ROWS = 16
 """How many batched graphs a graph of one point caches, one per combination of axes and sizes under `jax.vmap`."""
-
-
-NOT_LINEAR = tuple([each.name for each in LOWERING if each.platform is not None or each.name == "partition"])
-"""The passes that may fuse functions of tangents with others. JAX's reverse mode has to separate the two, equation by
-equation."""
 
 
 @functools.cache
@@ -235,7 +230,9 @@ class GraphOfCall:
         results, moved = found[: len(self._outputs)], found[len(self._outputs) :]
         residuals = read_beside(tangents, moved, self._inputs)
         values = to_jax([*results, *residuals], self._inputs)
-        with passes(without=NOT_LINEAR):
+        # JAX's reverse mode separates functions of tangents from others, equation by equation; these may fuse the two.
+        fusing = [each.name for each in lowering_passes() if each.platform is not None or each.name == "partition"]
+        with passes(without=fusing):
             linear = to_jax(moved, [*residuals, *tangents])
         inputs, outputs = len(self._inputs), len(self._outputs)
 

@@ -22,9 +22,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...execution.cpu.once import is_sum
 from ...execution.passes import prepared, with_bodies_inline
-from ...execution.program import Call, Program, calls_of, read_calls, without_identities
+from ...execution.program import Call, Program, calls_of, is_sum, read_calls, without_identities
 from ...graph import Op, Spec
 from ...graph.block import Block
 from ...graph.body_op import ControlOp

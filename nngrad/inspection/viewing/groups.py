@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...execution.cpu.repetitions import stretches_of
+from ...cpu.stretches import stretches_of
 from ..naming import common_path
 from .rows import Ints, Rows, Structure
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...graph import Spec
-from ...graph.axes import Keys
-from ...graph.block import has_opaque
-from ...graph.thresholds import LEAST
-from ..program import Call
+from ..execution.program import Call
+from ..graph import Spec
+from ..graph.axes import Keys
+from ..graph.block import has_opaque
+from .thresholds import LEAST
 
 
 class Window(NamedTuple):

@@ -13,15 +13,14 @@ gradients unstacked; they stay as they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from ...graph import Spec
-from ...graph.block import Block
-from ...graph.thresholds import LEAST, LEAST_SAVED, LEAST_STEPS, MOST_AT_THE_EDGES, MOST_LEFT
-from ...graph.traverse import operands_first
-from ..program import Call, block_of, calls_of, late, without_identities
+from ..execution.program import Call, block_of, calls_of, functions_to_compile, late, without_identities
+from ..graph import Spec
+from ..graph.block import Block
+from ..graph.traverse import operands_first
 from .listing import Listing, Window, is_long_sum
-from .repeated import MOVING, Added, Outside, RolledSteps, completed, entry, loop_of_steps, stack_of
+from .repeated import Added, Outside, RolledSteps, completed, entry, loop_of_steps, stack_of
 from .repetitions import (
     AlongSteps,
     Before,
@@ -33,26 +32,7 @@ from .repetitions import (
     regular_stretches,
     repetitions_of,
 )
-
-
-class LoopFound(NamedTuple):
-    """An unrolled recurrence that was rolled into a loop."""
-
-    steps: int
-    """The number of steps."""
-    functions: int
-    """The number of functions per step."""
-
-
-def loops_in(block: Block) -> tuple[LoopFound, ...]:
-    """The rolled loops in a block."""
-    loops = [arguments[0] for op, arguments, _ in block.steps if op is loop_of_steps]
-    return tuple([LoopFound(loop.length, sum([op not in MOVING for op, _, _ in loop.steps])) for loop in loops])
-
-
-def functions_to_compile(block: Block) -> int:
-    """The number of functions to compile in a block."""
-    return len(block.steps) + sum([loop.functions for loop in loops_in(block)])
+from .thresholds import LEAST, LEAST_SAVED, LEAST_STEPS, MOST_AT_THE_EDGES, MOST_LEFT
 
 
 def with_recurrences_rolled(block: Block) -> Block:

@@ -1,26 +1,23 @@
-"""Alternative forwards for CPUs, and channels-last layouts around convolutions.
+"""Channels-last layouts around convolutions.
 
 XLA's convolutions on a CPU take and return arrays with channels last. Around each one with channels first, it
 transposes the inputs and the output. Each transpose is a loop of its own, to compile and to run. So the arrays between
-convolutions keep that layout, and are processed in it: by elementwise functions, and by others that declare how (the
-fact `channels_last`). They are transposed where other functions read them, and at the ends.
+convolutions keep that layout, and are processed in it: by elementwise functions, and by those of which
+`CHANNELS_LAST` says how. They are transposed where other functions read them, and at the ends.
 """
 
 from __future__ import annotations
 
-import functools
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import jax
 from jax import lax
 
-from ...graph import Array, Op, Spec, op
-from ...graph.axes import first_order, last_order, to_shape
-from ...graph.block import Block, bodies_in
-from ...graph.thresholds import TALL, WRITTEN_ANEW
-from ..program import Call, block_of, calls_of, without_identities
+from ..execution.program import Call, block_of, calls_of, without_identities
+from ..graph import Array, Op, op
+from ..graph.block import Block
+from .facts import CHANNELS_LAST, first_order, last_order, to_shape
 
 
 @op(linear=True, fuses="moving")
@@ -77,10 +74,11 @@ class _Layouts:
         op, arguments = call.op, call.arguments
         if op.diagonal:
             return arguments
-        if op.channels_last is None:
+        moved = CHANNELS_LAST.get(op)
+        if moved is None:
             return None
         shapes = tuple([self._specs[i].shape for i in call.ins])
-        changed = op.channels_last(shapes, op.named(arguments))
+        changed = moved(shapes, op.named(arguments))
         if changed is None:
             return None
         return tuple([changed.get(n, a) for n, a in zip(op.argument_names, arguments, strict=True)])
@@ -118,7 +116,9 @@ class _Layouts:
     def _is_repeated(self, i: int) -> bool:
         """Whether a value is a constant or broadcast, so that XLA transposes it for free."""
         call = self._maker.get(i)
-        return call is not None and (call.op.channels_last is to_shape or (call.op.fuses == "moving" and not call.ins))
+        if call is None:
+            return False
+        return CHANNELS_LAST.get(call.op) is to_shape or (call.op.fuses == "moving" and not call.ins)
 
     # ---------------------------------------------------------------- the calls anew
 
@@ -169,54 +169,3 @@ class _Layouts:
         if (i, ndim) not in self._last:
             self._last[i, ndim] = self._converted(channels_last, (ndim,), self._as_first(i))
         return self._last[i, ndim]
-
-
-def with_substitutes(block: Block) -> Block:
-    """The block with alternative forwards for ops that XLA's CPU compiler handles poorly (the fact `on_cpu`): barriers
-    that it drops, values that it would recompute for each element that reads them, and sums over leading axes, except
-    those of large arrays that are summed as they are computed. Also in bodies; unchanged if there are none."""
-    if not any([op.on_cpu is not None for op in block.ops]):
-        return block
-    calls, specs = calls_of(block)
-    read = Counter([*block.outputs, *[i for call in calls for i in call.ins]])
-    taken_in = {i for call in calls if call.op.diagonal for i in call.outs if read[i] == 1 and _is_large(specs[i])}
-
-    def substituted(call: Call) -> Op:
-        op, arguments, ins, outs = call
-        if op.reduction and ins[0] in taken_in and specs[ins[0]].size >= TALL * specs[outs[0]].size ** 2:
-            return op
-        return _substitute(op, arguments, [specs[i] for i in ins])
-
-    return with_ops(block, map(substituted, calls), with_substitutes)
-
-
-def _is_large(spec: Spec) -> bool:
-    return spec.nbytes >= WRITTEN_ANEW
-
-
-def _substitute(op: Op, arguments: tuple[Any, ...], specs: Sequence[Spec]) -> Op:
-    forward = None if op.on_cpu is None else op.on_cpu(specs, op.named(arguments))
-    return op if forward is None else with_forward(op, forward)
-
-
-def with_ops(block: Block, ops: Iterable[Op], in_body: Callable[[Block], Block]) -> Block:
-    """The block with other ops in its steps, and with `in_body` applied to the bodies among their arguments; unchanged
-    if nothing differs."""
-
-    def changed(argument: Any) -> Any:
-        if isinstance(argument, Block):
-            return in_body(argument)
-        return tuple(map(changed, argument)) if argument.__class__ is tuple and bodies_in(argument) else argument
-
-    given = zip(ops, block.steps, strict=True)
-    steps = tuple([(op, tuple(map(changed, arguments)), ins) for op, (_, arguments, ins) in given])
-    return block if steps == block.steps else block.with_steps(steps)
-
-
-@functools.cache
-def with_forward(op: Op, forward: Callable[..., Any]) -> Op:
-    """A copy of `op`, with all its facts, and another forward."""
-    found: Op = object.__new__(op.__class__)
-    found.__dict__.update(op.__dict__)
-    found.name, found.forward, found.on_cpu, found.stands_for = f"{op.name}_on_cpu", forward, None, op
-    return found

@@ -2,9 +2,9 @@
 recurrences.
 
 **Sines, cosines and tangents.** XLA recomputes an operation that it considers cheap in each loop that reads it, and for
-each element of a larger array that it is broadcast to. It considers these as cheap as a product (the fact
-`taken_for_light`), but they take as long as dozens. Other slow functions, such as `exp` and `tanh`, it stores by itself
-if several loops read them.
+each element of a larger array that it is broadcast to. It considers these as cheap as a product (`TAKEN_FOR_LIGHT`),
+but they take as long as dozens. Other slow functions, such as `exp` and `tanh`, it stores by itself if several loops
+read them.
 
 **Sums along recurrences.** XLA fuses an elementwise function into all its readers, unless one of them also depends on
 it through something that must be in memory. A sum of gradients in a long recurrence, such as that of an LSTM's cell,
@@ -24,12 +24,13 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ...graph import Op, Spec, op
-from ...graph.block import Block
-from ...graph.jaxpr import computed_once, known_after
-from ...graph.thresholds import FAR, MANY_SOURCES, MOST_SOURCES, PARTS_ADDED_UP, WORTH_A_CALL
-from ..program import Call, block_of, calls_of, late, makers, without_identities
-from .layouts import with_forward, with_ops
+from ..execution.program import Call, block_of, calls_of, is_sum, late, makers, with_forward, without_identities
+from ..graph import Op, Spec, op
+from ..graph.block import Block
+from ..graph.jaxpr import computed_once, known_after
+from .facts import TAKEN_FOR_LIGHT
+from .substitutes import with_ops
+from .thresholds import FAR, MANY_SOURCES, MOST_SOURCES, PARTS_ADDED_UP, WORTH_A_CALL
 
 _NONE: frozenset[int] = frozenset()
 
@@ -37,14 +38,14 @@ _NONE: frozenset[int] = frozenset()
 def with_sines_once(block: Block) -> Block:
     """The block with barriers after sines and the like that would be computed several times, also in bodies; unchanged
     if there are none."""
-    if not any([op.taken_for_light for op in block.ops]):
+    if TAKEN_FOR_LIGHT.isdisjoint(block.ops):
         return block
     calls, specs = calls_of(block)
     loops = _Loops(specs, block.outputs)
     first: dict[Any, int] = {}
     same = {  # equal calls are computed once
         out: first.setdefault((op, arguments, ins), out)
-        for op, arguments, ins, (out, *_) in calls if op.taken_for_light
+        for op, arguments, ins, (out, *_) in calls if op in TAKEN_FOR_LIGHT
     }
     held: set[int] = set()
     for call in reversed(calls):
@@ -107,7 +108,7 @@ def _computed_once(op: Op) -> Op:
     def once(*x: Any) -> Any:
         return computed_once(op.forward, *x)
 
-    found = with_forward(op, once)
+    found = with_forward(op, once, f"{op.name}_on_cpu")
     found.fuses = ""
     return found
 
@@ -116,11 +117,6 @@ def _computed_once(op: Op) -> Op:
 def barrier(*x: Any) -> Any:
     """The first of `x`, computed after all others."""
     return known_after(*x)
-
-
-def is_sum(op: Op) -> bool:
-    """Whether `op` adds up several arrays, element by element."""
-    return op.linear == "together" and op.diagonal and (op.variadic or len(op.input_names) > 1)
 
 
 def with_sums_once(block: Block) -> Block:

@@ -13,10 +13,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...graph import Array, Op, Spec, op
-from ...graph.arguments import Static
-from ...graph.block import Step, run_steps
-from ...graph.spec import spec_of
+from ..execution.program import RolledLoop
+from ..graph import Array, Op, Spec, op
+from ..graph.arguments import Static
+from ..graph.block import Step, run_steps
+from ..graph.spec import spec_of
 from .listing import Listing, Window
 from .repetitions import AlongSteps, Before, Each, Read, Repetition, Same, Slices, StepValue
 
@@ -56,14 +57,10 @@ class Total(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Repeated:
+class Repeated(RolledLoop):
     """A loop. Values are numbered as in a program; the inputs of a step are those that are the same at each step, the
     carries, and parts of arrays."""
 
-    steps: tuple[Step, ...]
-    """The computation of each step."""
-    length: int
-    """The number of steps."""
     same: int
     """The number of inputs that are the same at each step."""
     after: tuple[int, ...]
@@ -77,6 +74,11 @@ class Repeated:
     """The numbers of the values that are stacked."""
     specs: tuple[Spec, ...]
     """Shapes and dtypes of the last and the stacked values, in this order."""
+
+    @property
+    def functions(self) -> int:
+        """The number of functions in each step, apart from those that move parts of arrays."""
+        return sum([op not in MOVING for op, _, _ in self.steps])
 
     def results(self, given: tuple[Spec, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output: the last carries, last values, totals and stacks."""

@@ -1,0 +1,163 @@
+"""Alternative forwards for ops that XLA's CPU compiler handles poorly.
+
+`SUBSTITUTES` has a function for each such op: from the specs of inputs, and the arguments by name, to what runs in
+place of the op's forward; None if the forward serves as well. Results differ only in rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+from jax import lax
+
+from .. import functions as F
+from ..execution.program import Call, calls_of, with_forward
+from ..functions.arithmetic import floating, widened
+from ..functions.convolution import convolve, convolve_data_grad, data_grad, padded, spatial_axes
+from ..functions.pooling import are_few, first_maxima, gradient_of_maxima
+from ..functions.pooling_windows import windows
+from ..functions.reduction import kept, reduced_count
+from ..functions.transposition import missing_places
+from ..graph import Op, Spec
+from ..graph.arguments import Axes, Ints, as_ints
+from ..graph.axes import axes_of
+from ..graph.block import Block, bodies_in
+from ..graph.jaxpr import computed_once, known_after
+from ..graph.spec import has_name
+from .thresholds import MANY_SUMS, TALL, WORTH_THE_LIBRARY, WRITTEN_ANEW
+
+Forward = Callable[..., jax.Array]
+Choice = Callable[[Sequence[Spec], Mapping[str, Any]], Forward | None]
+
+def with_substitutes(block: Block) -> Block:
+    """The block with alternative forwards for ops that XLA's CPU compiler handles poorly (`SUBSTITUTES`): barriers
+    that it drops, values that it would recompute for each element that reads them, and sums over leading axes, except
+    those of large arrays that are summed as they are computed. Also in bodies; unchanged if there are none."""
+    if SUBSTITUTES.keys().isdisjoint(block.ops):
+        return block
+    calls, specs = calls_of(block)
+    read = Counter([*block.outputs, *[i for call in calls for i in call.ins]])
+    taken_in = {i for call in calls if call.op.diagonal for i in call.outs if read[i] == 1 and _is_large(specs[i])}
+
+    def substituted(call: Call) -> Op:
+        op, arguments, ins, outs = call
+        if op.reduction and ins[0] in taken_in and specs[ins[0]].size >= TALL * specs[outs[0]].size ** 2:
+            return op
+        return _substitute(op, arguments, [specs[i] for i in ins])
+
+    return with_ops(block, map(substituted, calls), with_substitutes)
+
+
+def _is_large(spec: Spec) -> bool:
+    return spec.nbytes >= WRITTEN_ANEW
+
+
+def _substitute(op: Op, arguments: tuple[Any, ...], specs: Sequence[Spec]) -> Op:
+    choose = SUBSTITUTES.get(op)
+    forward = None if choose is None else choose(specs, op.named(arguments))
+    return op if forward is None else with_forward(op, forward, f"{op.name}_on_cpu")
+
+
+def with_ops(block: Block, ops: Iterable[Op], in_body: Callable[[Block], Block]) -> Block:
+    """The block with other ops in its steps, and with `in_body` applied to the bodies among their arguments; unchanged
+    if nothing differs."""
+
+    def changed(argument: Any) -> Any:
+        if isinstance(argument, Block):
+            return in_body(argument)
+        return tuple(map(changed, argument)) if argument.__class__ is tuple and bodies_in(argument) else argument
+
+    given = zip(ops, block.steps, strict=True)
+    steps = tuple([(op, tuple(map(changed, arguments)), ins) for op, (_, arguments, ins) in given])
+    return block if steps == block.steps else block.with_steps(steps)
+
+
+# ---------------------------------------------------------------- sums
+
+
+def _sum(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
+    (given,) = specs
+    axes = axes_of(arguments["axis"], given.ndim)
+    if not axes or axes != tuple(range(len(axes))) or not given.differentiable:
+        return None
+    return _by_product if given.size > MANY_SUMS * reduced_count(given, axes) > 0 else None
+
+
+def _by_product(x: jax.Array, axis: Axes | None, keepdims: bool) -> jax.Array:
+    """A sum over leading axes, as a product with ones."""
+    axes = axes_of(axis, x.ndim)
+    shape = x.shape[len(axes) :]
+    rows = lax.reshape(widened(x), (reduced_count(x, axes), math.prod(shape)))
+    # XLA would turn a product with a vector into a reduction again.
+    ones = lax.full((1, rows.shape[0]), 1, rows.dtype)
+    y = lax.reshape(lax.dot_general(ones, rows, (((1,), (0,)), ((), ()))), shape)
+    return kept(lax.convert_element_type(y, x.dtype), axes, keepdims)
+
+
+# ---------------------------------------------------------------- maxima of windows
+
+
+def _gradient_of_max_pooling(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
+    axes = windows(specs[1].shape, **arguments)
+    return _maxima_once if are_few(axes) and any([a.kernel > a.stride for a in axes]) else None
+
+
+def _maxima_once(dy: Any, x: Any, **arguments: Any) -> jax.Array:
+    """The gradient for overlapping windows: each first maximum is read several times, but computed once."""
+
+    def maxima(x: Any, axes: Any) -> Any:
+        return computed_once(lambda x: first_maxima(x, axes), x)
+
+    return gradient_of_maxima(dy, floating(x), maxima, **arguments)
+
+
+# ---------------------------------------------------------------- convolutions
+
+
+def _is_exchanged(data: Sequence[int], weight: Sequence[int], arguments: Mapping[str, Any]) -> bool:
+    """Whether XLA on CPUs swaps data and kernel, since the kernel is larger than the data, and reverses the data. It
+    then compiles the convolution as a loop, which is much slower than the library for convolutions."""
+    spatial = spatial_axes(arguments["channel_last"])
+    places = data[spatial]
+    is_turned = arguments["group"] == 1 and not has_name(places) and math.prod(places) > 1
+    return is_turned and math.prod(places) < math.prod(weight[spatial])
+
+
+def _convolution(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
+    return _product_of_padded if _is_exchanged(specs[0].shape, specs[1].shape, arguments) else None
+
+
+def _product_of_padded(x: Any, weight: Any, pad: Ints, *, channel_last: bool, **arguments: Any) -> jax.Array:
+    """The product with x padded explicitly, so that it is no smaller than the kernel."""
+    ends = [(0, 0, 0)] * x.ndim
+    ends[spatial_axes(channel_last)] = [(p, p, 0) for p in as_ints(pad)]
+    none = (0,) * (x.ndim - 2)
+    y: jax.Array = convolve.forward(padded(floating(x), ends), weight, none, channel_last=channel_last, **arguments)
+    return y
+
+
+def _gradient_by_data(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
+    if not _is_exchanged(specs[0].shape, specs[1].shape, arguments):
+        return None
+    spatial = spatial_axes(arguments["channel_last"])
+    places, kernel, sizes = specs[0].shape[spatial], specs[1].shape[spatial], arguments["shape"][spatial]
+    more = zip(sizes, as_ints(arguments["stride"]), missing_places(places, kernel), strict=True)
+    by_library = math.prod([n + s * m for n, s, m in more]) * math.prod(kernel)
+    return _data_grad_by_library if by_library <= WORTH_THE_LIBRARY * math.prod(sizes) * math.prod(places) else None
+
+
+def _data_grad_by_library(y: Any, weight: Any, **arguments: Any) -> jax.Array:
+    return data_grad(y, weight, True, **arguments)
+
+
+SUBSTITUTES: dict[Op[Any, Any], Choice] = {
+    F.optimization_barrier: lambda specs, arguments: known_after,
+    F.sum: _sum,
+    F.max_pooling_backward: _gradient_of_max_pooling,
+    convolve: _convolution,
+    convolve_data_grad: _gradient_by_data,
+}

@@ -1,0 +1,78 @@
+"""Thresholds of the passes for CPUs, each with its reason, as in `nngrad.graph.thresholds`. Repeat with
+`benchmarks/passes.py`."""
+
+from __future__ import annotations
+
+MANY_SUMS = 512
+"""From this many sums on, sums over leading axes become a matrix product with ones on CPUs. XLA's CPU reduction fuses
+everything before it, and takes twenty times as long if it makes more than 16384 sums. Summing 64 rows of 4,000 numbers
+takes 0.14 ms without this and 0.06 with it, of 20,000 7.5 and 0.4, of 150,000 132 and 2."""
+
+WRITTEN_ANEW = 1 << 25
+"""An array of at least this many bytes that is computed elementwise for a single sum is summed as it is computed, if it
+is tall. Writing it takes new memory at each run, and longer than summing it: for 16384 rows of 768 products 56 ms
+become 13, for products with a tanh 46 become 21. For smaller arrays neither way is faster throughout."""
+
+TALL = 4
+"""The least ratio of length to width of such an array. Reductions to more sums are slow: a normalisation of
+1024 rows of 4096 numbers, with its gradient, took twice the time."""
+
+WORTH_THE_LIBRARY = 16
+"""The factor by which a convolution library may do more products than a loop compiled by XLA for CPUs. For 64 channels,
+9x9 kernels and strides of 2 on 6x6 places it does 3.9 times as many: 0.27 s become 0.02, and 22 s 0.12 where the loop
+is compiled quickly. With 16 times as many, 4x4 kernels on 2x2 places, it took a seventh of the time."""
+
+WORTH_A_CALL = 256
+"""A sine of at least this many bytes that several loops read is computed once on CPUs, in a call of its own. For 2,000
+angles the Jacobian of a pendulum's collocation then takes 0.5 of the time; smaller arrays gain nothing, and XLA
+compiles a loop over a few of them in one piece, which with calls in it takes up to four times as long."""
+
+MOST_SOURCES = 8
+"""Inputs for which one loop would read more arrays than this are computed once. So a highway network of 30 layers runs
+in 0.35 to 0.75 of the time, on an idle machine and on a busy one."""
+
+MANY_SOURCES = 4 * MOST_SOURCES
+"""That is done only if some loop would read more than this: a barrier takes a buffer of its own."""
+
+FAR = 512
+"""How many calls after a sum are searched for a heavy one."""
+
+PARTS_ADDED_UP = 8
+"""How many terms of a sum over the steps are added at once."""
+
+# ---------------------------------------------------------------- rolled recurrences
+
+LEAST = 4
+"""The fewest steps of a recurrence."""
+
+LEAST_CALLS = 256
+"""The fewest calls of a block that is searched for loops."""
+
+LEAST_STEPS = 8
+"""The fewest steps that make a loop worthwhile."""
+
+LEAST_SAVED = 16
+"""By how many calls a loop must shorten the block."""
+
+MOST_LEFT = 4
+"""A block is searched again if the calls outside loops are this many times as many as those inside."""
+
+MOST_AT_THE_EDGES = 2
+"""A loop may have at most one call per this many to take its values apart or to assemble its inputs."""
+
+MOST_BEFORE = 4
+"""How many steps back a value is read at most."""
+
+MOST_BYTES_STACKED = 64
+"""The largest array, in bytes, to stack for a loop to read: a random key for each step, but not a layer's weight."""
+
+TRIALS = 8
+"""How often an irregular step at either end is dropped."""
+
+WINDOWS = (2, 8, 32, 128, 512)
+"""How many consecutive labels are searched for earlier occurrences. A stretch of one period is found by windows that
+occur once in a period: short ones if a step has few labels, long ones if a step repeats within itself."""
+
+MOST_PERIODS = 6
+"""How many periods are tried for each window length, the most frequent first. So the work is proportional to the length
+of the sequence."""
