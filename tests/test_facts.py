@@ -164,6 +164,8 @@ BY_NATURE: dict[str, str] = {
     "autodiff/remat/rebuild.py": "sums over fan-out, which it makes and finds again",
     "autodiff/backward.py": "where it starts: at the inputs of sinks that give them no gradient",
     "autodiff/spectral_limits.py": "axes that a value is repeated along, which a broadcast alone makes",
+    "cpu/facts.py": "tables of facts about ops that are those of one compiler",
+    "cpu/substitutes.py": "a table of other forwards for one compiler",
     "inspection/recomputation.py": "the same marks",
     "jax/primitives/complex_numbers.py": "a table of the functions that stand for primitives",
     "jax/primitives/elementwise.py": "a table of the functions that stand for primitives",

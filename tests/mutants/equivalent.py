@@ -6,7 +6,6 @@ EQUIVALENT: dict[str, str] = {
     "da9e8f6c": "what is below a change is put in order where it is rearranged",
     "ca3d17fe": "a body of one result has two with its tangent, so that the second is the last",
     "c06d7d4f": "where a rank is as large as the largest, that is the largest",
-    "6aa0ad71": "a folder that holds exactly as much as it may is looked at, and nothing is taken from it",
     "2637618f": "of an array with the most bytes that can be counted the forward says the same as the fact `shape`",
     "62685ba8": "what the quick check does not settle is counted in full",
     "3396a7a3": "the list of rules says it, and no rule asks",

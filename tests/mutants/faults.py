@@ -26,9 +26,9 @@ MUST_BE_FOUND = ("rule", "fact", "rewriting")
 
 WHERE = {
     "rule": ("backward_registry/*.py", "nngrad/functions/bodies/*.py"),
-    "fact": ("nngrad/functions/*.py", "nngrad/graph/axes.py", "backward_registry/*.py"),
+    "fact": ("nngrad/functions/*.py", "nngrad/graph/axes.py", "nngrad/cpu/facts.py", "backward_registry/*.py"),
     "rewriting": ("nngrad/rewrite/*.py",),
-    "numbering": ("nngrad/graph/*.py", "nngrad/autodiff/**/*.py", "nngrad/execution/**/*.py"),
+    "numbering": ("nngrad/graph/*.py", "nngrad/autodiff/**/*.py", "nngrad/execution/**/*.py", "nngrad/cpu/*.py"),
     "lock": ("nngrad/**/*.py", "backward_registry/*.py"),
 }
 NOT_IN = re.compile("(html|shown|listing|messages|graph/(facts|signatures)|progress)[.]py$")
