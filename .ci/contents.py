@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 PACKAGES = ("backward_registry", "nngrad", "nngrad_command")
 RECIPES = "examples/recipes"
-BESIDE = {"CITATION.cff", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
+BESIDE = {"CITATION.cff", "LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
 """What else the sdist has, besides the folder of metadata that setuptools leaves in it."""
 
 

@@ -73,7 +73,7 @@ def cut(function: Any) -> Any:
 
 reading = importlib.import_module("nngrad.execution.reading")
 grad = importlib.import_module("nngrad.autodiff.grad")
-backward = importlib.import_module("nngrad.autodiff.backward")
+backward = importlib.import_module("nngrad.execution.backward")
 PLACES: list[tuple[ModuleType | Engine | type, str]] = [
     (Grad, "walk"), (grad, "question_of"), (reading, "forward"), (reading, "evaluate"), (backward, "_gradients_from"),
     (engine, "forward"), (engine, "evaluate"),

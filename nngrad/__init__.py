@@ -16,7 +16,7 @@ from . import physics as physics
 from . import random as random
 from . import solver as solver
 from . import solvers as solvers
-from .autodiff import Grad, backward, grad, vmap
+from .autodiff import Grad, grad, vmap
 from .autodiff.custom import FunctionNode, PythonFunction, custom_gradient
 from .autodiff.remat import LeastMemory, MemoryBudget, Segments, recompute
 from .context import (
@@ -60,6 +60,7 @@ from .derivatives.implicit import Convergence, fixed_point, linear_solve, minimi
 from .distributed import hosts as hosts
 from .distributed.devices import mesh, shard
 from .execution import RecompilationWarning, cache_compilations, compile, executables, forward_all, to_jax
+from .execution.backward import backward
 from .execution.passes import passes, unrolled
 from .files.exporting import export, load_exported
 from .files.graphs import load_graph, save_graph

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff import fused
+from nngrad.execution import fused
 from tests.exact import exactly
 from tests.test_properties import SETTINGS
 
@@ -40,7 +40,7 @@ def emissions(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         found.append(request)
         return emitted(request)
 
-    monkeypatch.setattr(importlib.import_module("nngrad.autodiff.fused"), "emitted", seen)
+    monkeypatch.setattr(importlib.import_module("nngrad.execution.fused"), "emitted", seen)
     return found
 
 

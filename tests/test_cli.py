@@ -68,8 +68,8 @@ def test_the_version_is_that_of_the_package() -> None:
     assert project["project"]["dynamic"] == ["version"]
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "nngrad_command.__version__"}
     assert nngrad_command.__version__ == __version__
-    notes = (Path(__file__).parents[1] / "docs" / "release_notes.md").read_text()
-    assert f"\n## {__version__}\n" in notes
+    notes = (Path(__file__).parents[1] / "CHANGELOG.md").read_text()
+    assert f"\n## {__version__}" in notes
     citation = (Path(__file__).parents[1] / "CITATION.cff").read_text()
     assert re.search(r'^version: "(.*)"$', citation, re.MULTILINE)[1] == __version__  # type: ignore[index]
 

@@ -162,7 +162,7 @@ BY_NATURE: dict[str, str] = {
     "rewrite/quotients.py": "algebra: what polynomials consist of",
     "rewrite/masks.py": "the moves of a condition, which reshaping alone makes",
     "autodiff/remat/rebuild.py": "sums over fan-out, which it makes and finds again",
-    "autodiff/backward.py": "where it starts: at the inputs of sinks that give them no gradient",
+    "execution/backward.py": "where it starts: at the inputs of sinks that give them no gradient",
     "autodiff/spectral_limits.py": "axes that a value is repeated along, which a broadcast alone makes",
     "cpu/facts.py": "tables of facts about ops that are those of one compiler",
     "cpu/substitutes.py": "a table of other forwards for one compiler",

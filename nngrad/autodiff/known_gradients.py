@@ -21,9 +21,9 @@ import numpy as np
 
 from backward_registry import registry
 
-from ..execution.compiled import BoundedCache, executables
 from ..graph import Function, Op, Variable, build_options, functions_of, set_switches
 from ..graph.block import Block
+from ..graph.bounded_cache import cache_about_structures
 from ..graph.closing import Closing
 from ..graph.function import watched
 from ..graph.options import pause_collector
@@ -138,11 +138,11 @@ def question_of(request: Request, functions: list[Function], since: int) -> Ques
 
 Numbers = tuple[int, ...]
 
-_known = executables.registered(BoundedCache(1024, most_bytes=64 << 20))
-_seen = executables.registered(BoundedCache(1 << 14))
+_known = cache_about_structures(1024, most_bytes=64 << 20)
+_seen = cache_about_structures(1 << 14)
 """Hashes of earlier questions."""
 
-_foreign = executables.registered(BoundedCache(1 << 14))
+_foreign = cache_about_structures(1 << 14)
 """Hashes of questions whose answers cannot be cached."""
 
 

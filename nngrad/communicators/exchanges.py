@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..execution.across import Across
-from ..execution.compiled import BoundedCache, bytes_of, executables
+from ..execution.compiled import bytes_of
 from ..functions.collectives import from_process
 from ..graph import NdArray, Spec, Variable
+from ..graph.bounded_cache import cache_about_structures
 from ..graph.process import AXIS, Processes, as_one_of
 from ..graph.spec import x64_if
 from ..graph.value import put_together
@@ -25,7 +26,7 @@ Kind = Literal["sum", "from one", "gather", "sum and scatter"]
 Packs = tuple[tuple[int, ...], ...]
 """A partition of a list of arrays into packs, by index."""
 
-_exchanges = executables.registered(BoundedCache(512))
+_exchanges = cache_about_structures(512)
 """Executables by their `Exchange`."""
 
 

@@ -3,17 +3,24 @@
 from typing import Any, Unpack
 
 from ..graph import Variable, engine
-from ..graph.engine import ForwardOptions, forward_named
+from ..graph.engine import ForwardOptions, forward_named, provide
 from ..graph.messages import raise_misspelt
 from .compilation_cache import cache_compilations
 from .compiled import executables
 from .compiling import RecompilationWarning
 from .convert import CompiledByShape, CompiledFunction, compile, to_jax
+from .interpret import run_function, run_functions
+from .reading import evaluate, forget_runs, forward
 
 __all__ = [
     "CompiledByShape", "CompiledFunction", "RecompilationWarning", "cache_compilations", "compile", "executables",
     "forward_all", "to_jax",
 ]
+
+provide(engine, {
+    "evaluate": evaluate, "forget": forget_runs, "run_function": run_function, "run_functions": run_functions,
+    "forward": forward,
+})  # fmt: skip
 
 
 def forward_all(

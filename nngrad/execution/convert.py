@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import NdArray, Spec, Variable, build_options, switched
+from ..graph.bounded_cache import BoundedCache
 from ..graph.capture import placeholder
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
@@ -21,7 +22,7 @@ from ..graph.process import check_not_traced
 from ..graph.spec import array_of, converted, spec_of, x64_if
 from ..graph.thresholds import MOST_GRAPHS
 from ..graph.value import put_together
-from .compiled import BoundedCache, executable_of, jitted_as_equal_programs
+from .compiled import executable_of, jitted_as_equal_programs
 from .compiling import is_large
 from .executable import Executable, Settings
 from .lower import linearize, lower

@@ -13,6 +13,7 @@ import jax
 from ..graph import Function, Op, RuleCall, Variable, build_options, engine, functions_of
 from ..graph.block import has_opaque
 from ..graph.body_op import ControlOp
+from ..graph.bounded_cache import cache_about_structures
 from ..graph.function import function_hooks
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
@@ -21,7 +22,7 @@ from ..graph.process import group_of, groups_of, several_processes
 from ..graph.thresholds import MOST_INPUTS_OF_AN_OP
 from ..graph.value import put_together
 from .across import Across
-from .compiled import BoundedCache, bytes_of, executables
+from .compiled import bytes_of
 from .executable import Executable, Settings
 from .lower import by_itself
 from .stepwise import MarkedArray, run_in_steps
@@ -29,7 +30,7 @@ from .stepwise import MarkedArray, run_in_steps
 Hook = Callable[[Function], None] | None
 Arrays = tuple[Any, ...]
 
-single_ops = executables.registered(BoundedCache(4096, most_bytes=1 << 30))
+single_ops = cache_about_structures(4096, most_bytes=1 << 30)
 """Executables of single ops, by op, arguments and placement."""
 
 

@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from ..autodiff.request import variables
-from ..execution.compiled import BoundedCache
 from ..graph import Op, Spec, Variable, functions_of
 from ..graph.block import Block
 from ..graph.body_op import ControlOp
+from ..graph.bounded_cache import BoundedCache
 from ..graph.jaxpr import name_of, parameters_of
 from ..graph.op import arguments_need_x64
 from ..graph.spec import x64_if

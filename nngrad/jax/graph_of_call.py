@@ -13,13 +13,13 @@ from backward_registry import registry
 
 from ..autodiff.forward_mode import NoForwardMode
 from ..derivatives import jvp
-from ..execution.compiled import BoundedCache
 from ..execution.convert import compiled_as_equal_graphs, to_jax
 from ..execution.passes import lowering_passes, passes
 from ..functions.jax_functions import Fixed, StaticLeaf
 from ..functions.jaxpr_structure import READS_AROUND, ByIdentity, deriving_rules_once
 from ..graph import Spec, Variable, contained, functions_of, leaves_of, path_between
 from ..graph.block import Block, bodies_in
+from ..graph.bounded_cache import BoundedCache
 from ..graph.by_jax import along
 from ..graph.capture import placeholder
 from ..graph.closing import close

@@ -16,10 +16,10 @@ import numpy as np
 
 from backward_registry import registry
 
-from ..execution.compiled import BoundedCache
 from ..functions.jax_functions import Fixed, kept_with
 from ..graph import Variable
 from ..graph.arguments import key_of
+from ..graph.bounded_cache import BoundedCache
 from ..graph.process import named_axes
 from . import builds
 from .calls import VARIES, varies

@@ -207,9 +207,11 @@ def test_what_is_interrupted_while_it_adds_gradients_has_added_none(monkeypatch:
     x.grad.zero()
     w.g = [5.0]
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["nngrad.autodiff.backward"], "_sums", interrupt)
+        patch.setattr(sys.modules["nngrad.execution.backward"], "_sums", interrupt)
+        nn.executables.clear()  # of sums, too
         with pytest.raises(KeyboardInterrupt):
             y.backward()
+    nn.executables.clear()
     assert (x.g.item(), w.g.item()) == (0.0, 5.0)
     y.backward()
     assert (x.g.item(), w.g.item()) == (3.0, 7.0)

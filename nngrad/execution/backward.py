@@ -14,23 +14,24 @@ import numpy as np
 import nngrad.functions as F
 from backward_registry import registry
 
-from ..execution.compiled import BoundedCache, executables
-from ..execution.interpret import Hook
-from ..execution.plans import RunPlan, Snapshot, is_watched, numbers_of, plan_of, present
-from ..execution.reading import keep_exchanged, run_one_by_one, take_snapshot
-from ..graph import NdArray, Variable, build_options, leaves_of
+from ..autodiff.binding import record_reached, watched_leaves, watching
+from ..autodiff.grad import grad
+from ..autodiff.remat import policy_key
+from ..autodiff.request import given_gradients
+from ..autodiff.seeds import given_gradient, seed_array
+from ..graph import NdArray, Variable, build_options, engine, leaves_of
+from ..graph.bounded_cache import cache_about_structures
+from ..graph.engine import provide
 from ..graph.messages import warn_user
 from ..graph.ndarray import NOT_KEPT
 from ..graph.process import interrupt_safe
 from ..graph.spec import x64_if
 from ..graph.thresholds import MOST_SUMS
 from ..graph.value import put_together
-from .binding import record_reached, watched_leaves, watching
 from .fused import Fused, FusedKey, Passed, at, fused_for, gradient_graph, passed
-from .grad import grad
-from .remat import policy_key
-from .request import given_gradients
-from .seeds import given_gradient, seed_array
+from .interpret import Hook
+from .plans import RunPlan, Snapshot, is_watched, numbers_of, plan_of, present
+from .reading import keep_exchanged, run_one_by_one, take_snapshot
 
 
 def backward(
@@ -333,7 +334,7 @@ def _sums(terms: Terms) -> tuple[Any, ...]:
     return tuple([functools.reduce(operator.add, xs) for xs in terms])
 
 
-_executables = executables.registered(BoundedCache(256))
+_executables = cache_about_structures(256)
 _accumulating = threading.RLock()
 
 
@@ -361,3 +362,6 @@ def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[
         for cell in parts:
             cell.variable = None
         put_together(list(parts), [total for (total,) in parts.values()])
+
+
+provide(engine, {"backward": backward_from})

@@ -17,20 +17,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..execution.compiled import BoundedCache, executable_of, executables, while_cached
-from ..execution.lower import linearize
-from ..execution.partitions import hoist_from
-from ..execution.plans import RunPlan
-from ..execution.program import HoistedLiteral, Program, calls_of
+from ..autodiff.binding import reached_from
+from ..autodiff.grad import emitted
+from ..autodiff.request import Request
 from ..graph import Function, NdArray, Variable, contained, create, functions_of, path_between, set_switches
+from ..graph.bounded_cache import BoundedCache, cache_about_structures
 from ..graph.closing import Closing
 from ..graph.options import watching_for_users_code
 from ..graph.spec import DType, spec_of
 from ..graph.variable import leaf_of
 from ..rewrite.builder import plain_builder
-from .binding import reached_from
-from .grad import emitted
-from .request import Request
+from .compiled import executable_of, while_cached
+from .lower import linearize
+from .partitions import hoist_from
+from .plans import RunPlan
+from .program import HoistedLiteral, Program, calls_of
 
 LiteralPlaces = tuple[tuple[int, DType], ...]
 """The places of hoisted literals, each with the dtype of the computation that uses it."""
@@ -215,7 +216,7 @@ class _Shared:
         return Fused(executable, [], self.retained, self.passed, self.literals, self.numbers)
 
 
-_fused = executables.registered(BoundedCache(512))
+_fused = cache_about_structures(512)
 """Cached facts about executables of structures; the executables themselves are in `executables`, and may be evicted."""
 
 
