@@ -137,6 +137,7 @@ def with_leaves(
             made = create(op, inputs, f.arguments, f.effects, f.call, f.order)
             results = made if op.multiple_results else (made,)
             if f.effects:
+                assert results[0].parent is not None
                 results[0].parent.serial = f.serial  # leaves are updated in the order of the user's calls
         else:
             continue
