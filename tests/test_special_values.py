@@ -10,11 +10,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import ml_dtypes
+import mpmath as mp
 import numpy as np
 import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+import nngrad.jax as nj
 from nngrad.graph import Variable
 
 from .together import Check, together, values
@@ -368,3 +370,18 @@ def test_negative_base_axis_counts_from_the_end():
     x, w = F.constant(1, (2, 3, 4)), F.constant(1, (4, 5))
     assert F.affine(x, w, base_axis=-1).shape == (2, 3, 5)
     assert F.convolution(F.constant(1, (2, 3, 5)), F.constant(1, (4, 3, 2)), base_axis=-2).shape == (2, 4, 4)
+
+
+def test_functions_of_jax_that_sort_their_arguments_have_second_derivatives_at_ties() -> None:
+    def both(v: Any) -> Any:
+        return jnp.hypot(v[0], v[1]) + jax.scipy.special.betaln(v[0], v[1]) + jax.scipy.special.betaln(v[1], 2.0)
+
+    def trigamma(x: float) -> float:
+        return float(mp.psi(1, x))
+
+    expected = np.array([[1, -1], [-1, 1]]) / 2**2.5 - trigamma(4) + np.diag([trigamma(2)] * 2)
+    expected[1, 1] += trigamma(2) - trigamma(4)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(nj.hessian(both)(jnp.array([2.0, 2.0])), expected, rtol=1e-12)
+        length, slope = nj.value_and_grad(lambda v: jnp.hypot(v[0], v[1]))(jnp.array([1e200, -1e200]))
+        np.testing.assert_allclose([float(length), *slope], [2**0.5 * 1e200, 0.5**0.5, -(0.5**0.5)])

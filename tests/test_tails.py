@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
 import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+import nngrad.jax as nj
 
 ORDERS = 4
 
@@ -94,3 +97,14 @@ def test_every_order_is_right_over_the_whole_range(dtype: Any, wanted: Any) -> N
             bad &= np.abs(exact) < float(np.finfo(dtype).max) / 4
             wrong += [(name, order, TABLE[name][1][i], got[i], exact[i]) for i in np.flatnonzero(bad)]
     assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_the_softmax_of_jax_keeps_its_tails() -> None:
+    z = np.array([[40.0, 0.0], [3.0, 0.5]])
+    with jax.enable_x64(True):
+        for axis in (0, 1):
+            jacobian = nj.jacobian(lambda z, axis=axis: jax.nn.softmax(z, axis))(jnp.asarray(z))
+            p = np.exp(z) / np.exp(z).sum(axis, keepdims=True)
+            other = np.exp(np.flip(z, axis)) / np.exp(z).sum(axis, keepdims=True)
+            for i, j in np.ndindex(2, 2):
+                np.testing.assert_allclose(jacobian[i, j, i, j], (p * other)[i, j], rtol=1e-12)

@@ -24,7 +24,7 @@ from .pointwise import PointwiseFunction, complex_pointwise, depends_by_places, 
 from .primitives import COMPLEX, COMPLEX_POINTWISE, CONTROL, POINTWISE, RULES, JaxprEquation, Unsupported
 from .primitives.control import Saving, stays_checkpoint
 from .primitives.registry import require, variable
-from .recognition import is_pointwise, recognised
+from .recognition import inlined_calls, is_pointwise, recognised
 from .report import Opened
 from .surroundings import value_of_constant
 from .values import (
@@ -69,8 +69,13 @@ class Opening:
 
     def follow(self, equations: Iterable[Any], values: dict[Any, Value]) -> None:
         """Evaluate equations, and store their results in `values`."""
-        for equation in equations:
+        equations = list(equations)
+        inlined = {} if self._inlined else inlined_calls(equations)
+        for i, equation in enumerate(equations):
             results = self._results(equation, read(equation.invars, values))
+            if i in inlined and not all([isinstance(v, KnownArray) for v in results]):
+                opened, inputs = inlined[i]
+                results = self._as_values_of(equation, opened(*read(inputs, values)))
             if self._saving is not None:
                 self._saving.take(equation, results)
             values.update(zip(equation.outvars, results, strict=True))

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax import numpy as jnp
+from jax.extend.core import Literal
 from jax.scipy import special
 
 from .. import functions as F
 from ..functions.complex_matrices import complex_inv, complex_slogdet
-from ..functions.jaxpr_structure import structure_of_called, structure_of_rules
+from ..functions.jaxpr_structure import structure_of, structure_of_called, structure_of_rules
 from ..graph import Variable
 from ..graph.jaxpr import CUSTOM_RULES, called_function, name_of, primitives_in
 from ..graph.process import interrupt_safe
@@ -100,10 +101,23 @@ def _complex_solve(a: Any, b: Any) -> list[Any]:
     return [ComplexPair(*[F.take_slices(y, key=tuple(each)) for each in windows])]
 
 
+def _hypot(x: Any, y: Any) -> list[Variable]:
+    """JAX's formula, but of two equal lengths one is taken as the larger: with half of each, second derivatives are
+    lost."""
+    x, y = F.abs(variable(x)), F.abs(variable(y))
+    first = F.greater_equal(x, y)
+    larger, smaller = F.where(first, x, y), F.where(first, y, x)
+    is_zero = F.equal_scalar(larger, 0)
+    length = larger * F.sqrt(1 + F.square(smaller / F.where(is_zero, 1, larger)))
+    infinite = F.logical_or(F.isinf(x), F.isinf(y))
+    return [F.where(infinite, math.inf, F.where(is_zero, F.maximum2(x, y), length))]
+
+
 REFERENCES = (
     Reference(jax.nn.relu, _of_variables(F.relu), "max", elementwise=True),
     Reference(jnp.logaddexp, _logaddexp, "log1p", elementwise=True),
     Reference(jnp.sinc, _sinc, "div", elementwise=True),
+    Reference(jnp.hypot, _hypot, "sqrt", elementwise=True),
     Reference(special.xlogy, _of_variables(F.xlogy), "log", elementwise=True),
     Reference(special.xlog1py, _of_variables(F.xlog1py), "log1p", elementwise=True),
     Reference(special.expi, _of_variables(F.expi), "while", elementwise=True),
@@ -214,6 +228,42 @@ def recognised(equation: Any, values: list[Any]) -> list[Any] | None:
                 moved = axes and not reference.elementwise
                 return opened(*[_axes_first(v, axes) for v in values] if moved else values)
     return None
+
+
+INLINED = (Reference(special.betaln, _of_variables(F.betaln), "min", elementwise=True),)
+"""Functions that JAX inlines, and the primitive that they begin with."""
+
+
+def inlined_calls(equations: Sequence[Any]) -> dict[int, tuple[Callable[..., Any], list[Any]]]:
+    """Where the equations of inlined functions end, what opens these functions, and their inputs."""
+    found = {}
+    for start, first in enumerate(equations):
+        for reference in INLINED:
+            if name_of(first) != reference.sign or not jnp.issubdtype(first.outvars[0].aval.dtype, jnp.floating):
+                continue
+            variables = list(dict.fromkeys([v for v in first.invars if not isinstance(v, Literal)]))
+            given = [
+                (None, float(v.val) if v.aval.weak_type else np.asarray(v.val, v.aval.dtype)[()])
+                if isinstance(v, Literal) else (variables.index(v), None) for v in first.invars
+            ]  # fmt: skip
+            described = [(v.aval.shape, v.aval.dtype, v.aval.weak_type) for v in variables]
+            whole = _inlined(reference.function, tuple(given), tuple(described))
+            own = equations[start : start + len(whole.eqns)]
+            if list(map(name_of, own)) != list(map(name_of, whole.eqns)):
+                continue
+            here = whole.replace(invars=variables, outvars=own[-1].outvars, eqns=own)
+            if structure_of(here) == structure_of(whole):
+                found[start + len(own) - 1] = reference.opened, list(first.invars)
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _inlined(function: Callable[..., Any], given: tuple[Any, ...], described: tuple[Any, ...]) -> Any:
+    """The equations of a function that JAX inlines, given some of the described arrays, by number, or numbers."""
+    abstract = [jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in described]
+    with x64_if(any([needs_x64(v) for v in abstract])):
+        traced = interrupt_safe(jax.make_jaxpr(lambda *xs: function(*[n if i is None else xs[i] for i, n in given])))
+        return traced(*abstract).jaxpr
 
 
 class Call:

@@ -19,6 +19,7 @@ from backward_registry.incomplete import gamma_by_shape
 from ... import functions as F
 from ...functions.array import in_dtype
 from ...graph import Variable
+from ...graph.axes import axes_of
 from ..values import KnownArray
 from .registry import POINTWISE, JaxprEquation, opens, require, require_floating, scalar, variable
 
@@ -160,11 +161,7 @@ def _weighted_exp(e: Variable, w: Variable) -> Variable | None:
 
 def _is_nonzero(condition: Variable, w: Variable) -> bool:
     """Whether a condition is `w != 0`, each perhaps broadcast along some axes."""
-    pair = []
-    for x in (condition, w):
-        while x.parent is not None and x.parent.op is F.broadcast and x.parent.inputs[0].ndim == x.ndim:
-            (x,) = x.parent.inputs
-        pair.append(x)
+    pair = [_before_broadcast(x) for x in (condition, w)]
     reshaped = [x.parent for x in pair if x.parent is not None and x.parent.op is F.reshape]
     if len(reshaped) == 2 and pair[0].shape == pair[1].shape:
         pair = [f.inputs[0] for f in reshaped]
@@ -179,10 +176,41 @@ def _div(equation: JaxprEquation, x: Any, y: Any) -> Variable:
         return F.integer_quotient(variable(x), variable(y))
     value, number, first = _with_number(equation, x, y)
     if value is None:
-        return F.div2(variable(x), variable(y))
+        x, y = variable(x), variable(y)
+        whole = _softmax(x, y)
+        return F.div2(x, y) if whole is None else whole
     if first:
         return F.r_div_scalar(value, val=number)
     return F.mul_scalar(value, val=1 / number) if number else F.div2(value, variable(y))
+
+
+def _softmax(e: Variable, total: Variable) -> Variable | None:
+    """`e / total` if e is `exp(a)` and the other its sum over an axis, as in `jax.nn.softmax`: in the tails derivatives
+    of the quotient cancel, and those of `softmax` do not. None otherwise."""
+    if e.parent is None or e.parent.op is not F.exp:
+        return None
+    total = _before_broadcast(total)
+    f = total.parent
+    if f is not None and f.op is F.reshape:
+        f = f.inputs[0].parent
+    if f is None or f.op is not F.sum or f.inputs[0] is not e:
+        return None
+    axes = axes_of(f.arguments[0], e.ndim)
+    if len(axes) > 1 or total.shape != tuple([1 if i in axes else n for i, n in enumerate(e.shape)]):
+        return None
+    (a,) = e.parent.inputs
+    if a.parent is not None and a.parent.op is F.sub2 and a.parent.inputs[0].shape == a.shape:
+        shift = _before_broadcast(a.parent.inputs[1])
+        if shift.ndim == a.ndim and shift.shape[axes[0]] == 1:  # without influence, as the maximum
+            a = a.parent.inputs[0]
+    return F.softmax(a, axis=axes[0])
+
+
+def _before_broadcast(x: Variable) -> Variable:
+    """What `x` repeats along axes of size 1, else `x`."""
+    while x.parent is not None and x.parent.op in (F.broadcast, F.unlink) and x.parent.inputs[0].ndim == x.ndim:
+        (x,) = x.parent.inputs
+    return x
 
 
 @opens("rem")
