@@ -18,7 +18,10 @@ from nngrad.graph import Composite, Op
 from .dialect import of_docstring
 
 SUBJECTS = {
-    "Graphs": ("graph", "autodiff.custom", "rewrite", "inspection.debugging", "inspection.hooks", "files.graphs"),
+    "Graphs": (
+        "graph", "autodiff.custom_function", "autodiff.custom_gradient", "nnabla", "rewrite", "inspection.debugging",
+        "inspection.hooks", "files.graphs",
+    ),
     "Graphs to look at": ("inspection",),
     "Gradients": ("autodiff", "functions", "backward_registry"),
     "Derivatives": ("derivatives",),
@@ -26,7 +29,7 @@ SUBJECTS = {
     "Parameters and modules": ("parameter", "files.parameter_files", "training.modules"),
     "Training": ("training", "solvers", "random"),
     "Running and compiling": ("execution", "files.exporting", "jax", "context", "distributed", "logger"),
-}
+}  # fmt: skip
 """Subjects of the names of `nn`, by the innermost package that defines them. All others are on a page of their own."""
 REST = "More"
 MODULES = {
@@ -165,7 +168,7 @@ def _unwrapped(value: Any) -> Any:
 def _modules_of_names() -> dict[str, str]:
     """The module that each name of `nn` is imported from."""
     found = {}
-    for node in ast.parse(inspect.getsource(nngrad)).body:
+    for node in ast.walk(ast.parse(inspect.getsource(nngrad))):
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 found[alias.asname or alias.name] = node.module or alias.name

@@ -10,6 +10,7 @@ from nngrad_command import __version__ as __version__
 from . import cpu as _cpu  # noqa: F401  # which registers its passes
 from . import functions as functions
 from . import initializer as initializer
+from . import nnabla as nnabla
 from . import parameter as parameter
 from . import parametric_functions as parametric_functions
 from . import physics as physics
@@ -17,7 +18,8 @@ from . import random as random
 from . import solver as solver
 from . import solvers as solvers
 from .autodiff import Grad, grad, vmap
-from .autodiff.custom import FunctionNode, PythonFunction, custom_gradient
+from .autodiff.custom_function import CustomFunction
+from .autodiff.custom_gradient import custom_gradient
 from .autodiff.remat import LeastMemory, MemoryBudget, Segments, recompute
 from .context import (
     Context,
@@ -118,30 +120,37 @@ from .training.modules import Module
 from .training.runs import EarlyStopping, fit, training_log
 
 __all__ = [
-    "Checkpointer", "Context", "Convergence", "DynamicLossScale", "EarlyStopping", "Function", "FunctionHook",
-    "FunctionNode", "Grad", "GradEndFunction", "LeastMemory", "MemoryBudget", "MissingRule", "Module", "ModuleDict",
-    "ModuleList", "MovingAverage", "NdArray", "Parameter", "PythonFunction", "RecompilationWarning", "Segments",
-    "Sequential", "Variable", "auto_forward", "backward", "bilaplacian", "cache_compilations", "cast_parameters",
-    "checkpoint", "checks", "clear_parameters", "compile", "context_scope", "count", "curl", "custom_gradient", "debug",
-    "derivatives", "deterministic", "device", "differential_operator", "diffusion", "divergence", "draw", "executables",
-    "explain", "export", "feed", "find_nan", "fisher", "fit", "fixed_point", "forward_all", "from_jax", "functions",
-    "gauss_newton", "get_auto_forward", "get_current_context", "get_current_parameter_scope", "get_extension_context",
-    "get_parameter", "get_parameter_or_create", "get_parameters", "grad", "hessian", "hessian_diagonal", "hooks",
-    "hosts", "hvp", "initializer", "jacobian", "jvp", "lanczos", "laplacian", "linear_solve", "load_exported",
-    "load_graph", "load_parameters", "logger", "memory_report", "mesh", "minimize", "natural_gradient", "no_grad",
-    "nth_derivative", "odeint", "parameter_scope", "parametric_functions", "passes", "physics", "plot", "pop_parameter",
-    "precision", "recompute", "register", "registry", "root", "save_graph", "save_parameters", "seed",
-    "set_auto_forward", "set_default_context", "set_function_post_hook", "set_function_pre_hook", "set_parameter",
-    "set_solver_post_hook", "set_solver_pre_hook", "shard", "show", "show_passes", "show_registry", "show_rewrites",
-    "simplify", "solvers", "source_locations", "sparse_hessian", "sparse_jacobian", "sparsity", "timing", "to_jax",
-    "train_step", "training_log", "unbiased_square", "unrolled", "unset_function_post_hook", "unset_function_pre_hook",
-    "unset_solver_post_hook", "unset_solver_pre_hook", "view", "vjp", "vmap",
+    "Checkpointer", "Context", "Convergence", "CustomFunction", "DynamicLossScale", "EarlyStopping", "Function",
+    "FunctionHook", "FunctionNode", "Grad", "GradEndFunction", "LeastMemory", "MemoryBudget", "MissingRule", "Module",
+    "ModuleDict", "ModuleList", "MovingAverage", "NdArray", "Parameter", "PythonFunction", "RecompilationWarning",
+    "Segments", "Sequential", "Variable", "auto_forward", "backward", "bilaplacian", "cache_compilations",
+    "cast_parameters", "checkpoint", "checks", "clear_parameters", "compile", "context_scope", "count", "curl",
+    "custom_gradient", "debug", "derivatives", "deterministic", "device", "differential_operator", "diffusion",
+    "divergence", "draw", "executables", "explain", "export", "feed", "find_nan", "fisher", "fit", "fixed_point",
+    "forward_all", "from_jax", "functions", "gauss_newton", "get_auto_forward", "get_current_context",
+    "get_current_parameter_scope", "get_extension_context", "get_parameter", "get_parameter_or_create",
+    "get_parameters", "grad", "hessian", "hessian_diagonal", "hooks", "hosts", "hvp", "initializer", "jacobian", "jvp",
+    "lanczos", "laplacian", "linear_solve", "load_exported", "load_graph", "load_parameters", "logger", "memory_report",
+    "mesh", "minimize", "natural_gradient", "no_grad", "nth_derivative", "odeint", "parameter_scope",
+    "parametric_functions", "passes", "physics", "plot", "pop_parameter", "precision", "recompute", "register",
+    "registry", "root", "save_graph", "save_parameters", "seed", "set_auto_forward", "set_default_context",
+    "set_function_post_hook", "set_function_pre_hook", "set_parameter", "set_solver_post_hook", "set_solver_pre_hook",
+    "shard", "show", "show_passes", "show_registry", "show_rewrites", "simplify", "solvers", "source_locations",
+    "sparse_hessian", "sparse_jacobian", "sparsity", "timing", "to_jax", "train_step", "training_log",
+    "unbiased_square", "unrolled", "unset_function_post_hook", "unset_function_pre_hook", "unset_solver_post_hook",
+    "unset_solver_pre_hook", "view", "vjp", "vmap",
 ]  # fmt: skip
 
 
-if not TYPE_CHECKING:  # checkers of types say it themselves
+_FROM_NNABLA = ("FunctionNode", "PythonFunction")
+"""Names that are loaded when they are asked for."""
+
+if TYPE_CHECKING:
+    from .nnabla import FunctionNode as FunctionNode
+    from .nnabla import PythonFunction as PythonFunction
+else:  # checkers of types say it themselves
     for _name in __all__:
-        if _isfunction(_function := globals()[_name]):
+        if _isfunction(_function := globals().get(_name)):
             _function = globals()[_name] = _explained(_function)
             _function.__module__, _function.__qualname__ = __name__, _name  # where pickle finds it
     parameter.load_parameters, parameter.save_parameters = load_parameters, save_parameters  # where nnabla has them
@@ -150,6 +159,8 @@ if not TYPE_CHECKING:  # checkers of types say it themselves
         return [*__all__, "__version__"]
 
     def __getattr__(name: str) -> Any:
+        if name in _FROM_NNABLA:
+            return getattr(nnabla, name)
         raise _no_attribute(f"nngrad has no {name!r}", name, __all__)
 
     _sys.meta_path.append(_ImportsLeadOn)

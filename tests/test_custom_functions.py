@@ -235,7 +235,7 @@ def test_the_default_leaves_one_sum_to_the_end() -> None:
 
 
 def _application_of(y: Variable) -> Any:
-    from nngrad.autodiff.custom.function_node import RunningNode
+    from nngrad.nnabla.function_node import RunningNode
 
     return RunningNode(y.parent)
 
@@ -294,7 +294,7 @@ class HostCos(nn.FunctionNode):
         return (-grad_outputs[0] * HostSin()(*self.get_retained_inputs()),)
 
 
-class HostSplit(nn.PythonFunction):
+class HostSplit(nn.CustomFunction):
     """Two outputs of other shapes and dtypes, in NumPy, in the other protocol."""
 
     numpy = True

@@ -113,7 +113,7 @@ def test_infinity_may_be_allowed() -> None:
 
 
 def test_several_outputs_and_scalars() -> None:
-    class Two(nn.PythonFunction):
+    class Two(nn.CustomFunction):
         outputs = 2
 
         def forward(self, x: Any) -> Any:
@@ -178,7 +178,7 @@ def test_the_environment_variable_switches_it_on(value: str, lines: int) -> None
 # ---------------------------------------------------------------- what rules return
 
 
-class Flawed(nn.PythonFunction):
+class Flawed(nn.CustomFunction):
     """Sine and cosine of two inputs, with a rule that returns what it is told."""
 
     def __init__(self, what: str) -> None:

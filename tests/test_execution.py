@@ -589,7 +589,7 @@ def test_structures_that_differ_do_not_share() -> None:
 
 
 def test_python_functions_share_executables_by_their_attributes() -> None:
-    class Scale(nn.PythonFunction):
+    class Scale(nn.CustomFunction):
         def __init__(self, by: Any) -> None:
             self.by = by
 
@@ -612,7 +612,7 @@ def test_python_functions_share_executables_by_their_attributes() -> None:
     assert "by=2" in repr(Scale(2))
 
 
-class Multiples(nn.PythonFunction):
+class Multiples(nn.CustomFunction):
     """Two outputs, 2 a and 3 a."""
 
     outputs = 2
@@ -663,16 +663,16 @@ def test_a_hook_that_fails_leaves_the_graph_usable() -> None:
 
 
 def test_errors_of_python_functions() -> None:
-    class Wrong(nn.PythonFunction):
+    class Wrong(nn.CustomFunction):
         outputs = 2
 
         def forward(self, x: Any) -> Any:
             return x
 
-    class Bare(nn.PythonFunction):
+    class Bare(nn.CustomFunction):
         pass
 
-    class OneWay(nn.PythonFunction):
+    class OneWay(nn.CustomFunction):
         def forward(self, x: Any) -> Any:
             return x
 
@@ -682,7 +682,7 @@ def test_errors_of_python_functions() -> None:
     with pytest.raises(NotImplementedError, match="Bare has no forward"):
         Bare()(x)
     with pytest.raises(TypeError, match="is a base class"):
-        nn.PythonFunction()(x)
+        nn.CustomFunction()(x)
     with pytest.raises(TypeError, match=r"inputs\[1\]"):
         OneWay()(x, None)
     with pytest.raises(NotImplementedError, match="OneWay"):

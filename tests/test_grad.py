@@ -25,7 +25,7 @@ def values(variables: list[Variable]) -> list[Any]:
     return [np.asarray(x.d) for x in variables]
 
 
-class SumAndProduct(nn.PythonFunction):
+class SumAndProduct(nn.CustomFunction):
     """Two outputs of one function: `a + b` and `a * b`."""
 
     outputs = 2
@@ -540,7 +540,7 @@ def test_register_gives_a_rule_to_an_op_without_one(replaced_rule: Any) -> None:
 
 
 def test_a_users_function_does_not_take_the_name_of_one_of_nngrads() -> None:
-    class Tanh(nn.PythonFunction):
+    class Tanh(nn.CustomFunction):
         def forward(self, x: Any) -> Any:
             return x * 2
 

@@ -357,7 +357,7 @@ def test_a_graph_goes_without_the_collector() -> None:
         gc.enable()
 
 
-class Nested(nn.PythonFunction):
+class Nested(nn.CustomFunction):
     """x^3, whose rule asks for a gradient itself."""
 
     def forward(self, x: Any) -> Any:

@@ -141,7 +141,7 @@ def need_grad_false(h: Hyper, ws: Any) -> Variable:
 OUTSIDE: dict[str, Variable] = {}
 
 
-class Surrogate(nn.PythonFunction):
+class Surrogate(nn.CustomFunction):
     """A product, with gradients that are those of no function: their derivatives do not commute."""
 
     exact = False

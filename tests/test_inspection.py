@@ -97,7 +97,7 @@ def test_convolutions_and_their_gradients_count_the_same() -> None:
 
 
 def test_a_users_function_has_its_cost() -> None:
-    class Twice(nn.PythonFunction):
+    class Twice(nn.CustomFunction):
         def forward(self, x: Any) -> Any:
             return jax.lax.fori_loop(0, 3, lambda i, y: y @ y, x)
 

@@ -176,7 +176,7 @@ def test_a_detour_is_seen() -> None:
     assert turned(lowered_for(traced(linearize(outputs).program), "cpu"))
 
 
-class OnHost(nn.PythonFunction):
+class OnHost(nn.CustomFunction):
     """The user's own, in NumPy."""
 
     numpy = True

@@ -23,7 +23,7 @@ SETTINGS = settings(
 )
 
 
-class TwoSided(nn.PythonFunction):
+class TwoSided(nn.CustomFunction):
     """Two outputs that share their inputs: sin(a) b and a + cos(b)."""
 
     outputs = 2

@@ -409,7 +409,7 @@ def test_reading_another_result_runs_nothing_anew(name: str) -> None:
     build, expected = SEVERAL[name]
     runs: list[int] = []
 
-    class Counted(nn.PythonFunction):
+    class Counted(nn.CustomFunction):
         numpy = True
 
         def forward(self, x: Any) -> Any:

@@ -255,7 +255,7 @@ def test_random_graphs(recipe: Recipe, after: str) -> None:
 # ---------------------------------------------------------------- what is emitted each time
 
 
-class Doubled(nn.PythonFunction):
+class Doubled(nn.CustomFunction):
     """2 x, by code of the user's."""
 
     def forward(self, x: Any) -> Any:

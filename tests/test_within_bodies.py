@@ -347,7 +347,7 @@ def test_lines_in_bodies_do_not_make_them_unequal() -> None:
 
 
 def test_what_a_function_on_the_host_raises_says_where_and_when() -> None:
-    class Picky(nn.PythonFunction):
+    class Picky(nn.CustomFunction):
         def forward(self, x: Any) -> Any:
             return jnp.sin(x)
 

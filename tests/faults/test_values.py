@@ -195,7 +195,7 @@ def scaled_by(zero: float) -> dict[str, tuple[Callable[[Variable], Variable], Ca
         "jax_function": (
             lambda x: F.jax_function(times_first, static_argnums=1)(x, (zero,)), lambda a: a * z,
         ),
-        "PythonFunction": (lambda x: Scale(zero)(x), lambda a: a * z),
+        "CustomFunction": (lambda x: Scale(zero)(x), lambda a: a * z),
     }
 
 
@@ -203,7 +203,7 @@ def times_first(a: Any, k: tuple[float]) -> Any:
     return a * k[0]
 
 
-class Scale(nn.PythonFunction):
+class Scale(nn.CustomFunction):
     """The product with a number that is an attribute."""
 
     def __init__(self, by: float) -> None:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from backward_registry import Rule
 
-from ...graph import Function, Op, Variable, apply
-from .base import CustomFunction, attributes_set, declared_rows, forward_only, inputs_as_variables, op_of, shapes_of
-from .host import shapes_by_running
+from ..autodiff.custom_function import CustomFunction, attributes_set, forward_only, op_of, shapes_of
+from ..autodiff.host_call import shapes_by_running
+from ..graph import Function, Op, Variable
 
 Indexes = tuple[int, ...]
 
@@ -35,7 +35,7 @@ class RunningNode:
         """What `forward` asks to retain."""
 
 
-class FunctionNode(CustomFunction):
+class FunctionNode(CustomFunction, is_protocol=True):
     """A function of your own in Chainer's protocol: `forward` on arrays, `backward` on Variables.
 
         class Mul(nn.FunctionNode):
@@ -78,18 +78,14 @@ class FunctionNode(CustomFunction):
 
     @classmethod
     def _made(cls) -> tuple[Op, Rule]:
-        op = op_of(cls, multiple_results=True, axes=declared_rows(cls))
+        op = op_of(cls, multiple_results=True)
         if not cls._can_go_back():
             return op, forward_only(op, f"{cls.__name__} has no `def backward(self, indexes, grad_outputs)`")
         return op, Rule(_all_gradients, "user", cls.exact, cls.__module__, _gradients)
 
     # ---------------------------------------------------------------- what a subclass writes
 
-    def forward(self, *arrays: Any) -> Any:
-        """The function on JAX arrays (NumPy arrays where `numpy = True`): one array, or a tuple of them."""
-        raise NotImplementedError(f"{type(self).__name__} has no forward; write `def forward(self, *arrays)`")
-
-    def backward(self, indexes: Indexes, grad_outputs: tuple[Variable, ...]) -> Any:
+    def backward(self, indexes: Indexes, grad_outputs: tuple[Variable, ...]) -> Any:  # type: ignore[override]
         """The gradients at the inputs.
 
         Args:
@@ -151,26 +147,15 @@ class FunctionNode(CustomFunction):
         return self._function().inputs
 
     @property
-    def outputs(self) -> tuple[Variable, ...]:
+    def outputs(self) -> tuple[Variable, ...]:  # type: ignore[override]
         """In `backward`: the output Variables."""
         return self._function().outputs
 
     def apply(self, inputs: Sequence[Any]) -> tuple[Variable, ...]:
         """Apply the function to a sequence of Variables, arrays or numbers; returns a tuple of its outputs."""
-        if type(self) is FunctionNode:
-            raise TypeError("FunctionNode is a base class; call an instance of a subclass")
         if not isinstance(inputs, tuple | list):
             raise TypeError(f"{type(self).__name__}.apply: inputs must be a tuple, got {type(inputs).__name__}")
-        variables = inputs_as_variables(tuple(inputs), type(self).__name__)
-        instance = self._applied_to(tuple([x.spec for x in variables]))
-        outputs: tuple[Variable, ...] = apply(self._op_of_now(), variables, (instance,))
-        self._check_rows(variables, outputs)
-        return outputs
-
-    def __call__(self, *inputs: Any) -> Any:
-        """Apply the function to Variables, arrays or numbers; returns its output, or a tuple if there are several."""
-        outputs = self.apply(inputs)
-        return outputs[0] if len(outputs) == 1 else outputs
+        return self._applied(inputs)
 
     # ---------------------------------------------------------------- how it is run
 

@@ -11,18 +11,18 @@ import jax
 import nngrad.functions as F
 from backward_registry import Rule, registry
 
-from ...functions.bodies.alternatives import Alternatives
-from ...functions.checkpoints import is_array
-from ...functions.inlining import inlined
-from ...functions.operands import Operand
-from ...graph import Array, Function, NdArray, Variable, apply, as_variable, build_options
-from ...graph.arguments import Static
-from ...graph.block import Block
-from ...graph.body_op import Followed, Given, Gradients, Numbers, Results, Walk
-from ...graph.capture import captured, placeholder
-from ...graph.closing import close
-from ...graph.leaf import common_floating
-from ...graph.variable import leaf_of
+from ..functions.bodies.alternatives import Alternatives
+from ..functions.checkpoints import is_array
+from ..functions.inlining import inlined
+from ..functions.operands import Operand
+from ..graph import Array, Function, NdArray, Variable, apply, as_variable, build_options
+from ..graph.arguments import Static
+from ..graph.block import Block
+from ..graph.body_op import Followed, Given, Gradients, Numbers, Results, Walk
+from ..graph.capture import captured, placeholder
+from ..graph.closing import close
+from ..graph.leaf import common_floating
+from ..graph.variable import leaf_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -1,9 +1,14 @@
-"""The common base of user-defined functions: equality, the op that graphs contain, errors."""
+"""CustomFunction: a user's class with a forward on arrays and a backward on Variables.
+
+A forward on JAX arrays is traced when it is applied; this trace is inserted in compiled graphs, and is all that is
+compared. One on NumPy arrays is called on the host.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import fractions
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MethodType
 from typing import Any, ClassVar, Self
@@ -11,21 +16,59 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
 from backward_registry import MissingRule, Rule, registry
 
-from ...functions.jaxpr_structure import ByIdentity
-from ...graph import Function, Op, Spec, Variable, spec_of
-from ...graph.arguments import Static, key_of
-from ...graph.axes import AxisMap, row_places
-from ...graph.facts import unknown
-from ...graph.leaf import as_variables, marked_if_wide
-from ...graph.op import NOT_APPLICABLE
-from ...graph.options import users_code_runs
-from ...graph.spec import x64_if
-from .host import Result, Specs, TracedForward, called_on_host, declared_shapes, shapes_by_running, traced
+from ..functions.jaxpr_structure import ByIdentity, array_value, is_opaque, structure_of
+from ..graph import Function, Op, Spec, Variable, apply, spec_of
+from ..graph.arguments import Static, key_of
+from ..graph.axes import AxisMap, row_places
+from ..graph.facts import unknown
+from ..graph.jaxpr import does_much, jaxpr_for
+from ..graph.leaf import as_variables, marked_if_wide
+from ..graph.op import NOT_APPLICABLE
+from ..graph.options import users_code_runs
+from ..graph.spec import x64_if
+from .host_call import Result, called_on_host, declared_shapes, shapes_by_running
 
 Arrays = Sequence[Any]
+Specs = tuple[Spec, ...]
+
+
+class TracedForward:
+    """A traced forward on JAX arrays: two that compute the same are equal, whatever code they come from.
+
+    The arrays that it closes over are part of it, with their values at that time.
+    """
+
+    __slots__ = ("__dict__", "_closed", "_hash", "_key", "outputs")
+
+    outputs: Specs
+
+    def __init__(self, closed: ClosedJaxpr) -> None:
+        # Copies, since JAX's version of a NumPy array may share its memory.
+        consts = [c if is_opaque(c) else np.array(c) for c in closed.consts]
+        self._closed = closed.replace(consts=consts)
+        self.outputs = tuple([spec_of(tuple(aval.shape), aval.dtype) for aval in closed.out_avals])
+        self._key = structure_of(closed.jaxpr, derivatives=False), tuple(map(array_value, consts))
+        self._hash = hash(self._key)
+
+    @functools.cached_property
+    def heavy(self) -> bool:
+        """Whether it does much arithmetic for each element."""
+        return does_much(self._closed.jaxpr)
+
+    def __call__(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(jax.core.eval_jaxpr(self._closed.jaxpr, self._closed.consts, *arrays))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, TracedForward) and self._hash == other._hash and self._key == other._key
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 class CustomOp(Op):
@@ -42,10 +85,30 @@ class CustomOp(Op):
 
 
 class CustomFunction:
-    """Base of `FunctionNode` and `PythonFunction`.
+    """A function of your own: `forward` on arrays and, to be differentiable, `backward` on Variables.
 
-    Each application traces `forward` again, and is compared with others by the result: so it never uses outdated values
-    that the code reads. A call keeps a copy of the instance, so attributes set later affect only later calls.
+        class Cube(nn.CustomFunction):
+            def forward(self, x):
+                return x ** 3
+
+            def backward(self, f, gy):
+                (x,) = f.inputs
+                return gy * 3 * x ** 2
+
+        y = Cube()(x)
+
+    `backward` is a rule as in `backward_registry`: it gets the Function (`f.inputs`, `f.outputs`) and
+    the gradient of each output, and returns one gradient per input, None for zero. It calls `F` and
+    operators, so gradients of any order follow, and runs each time a gradient is asked for.
+
+    Each call traces `forward` again, with the instance's present attributes, and is compared with others by the result:
+    so it never uses outdated values that the code reads, and calls that compute the same share an executable. A call
+    keeps a copy of the instance, so attributes set later affect only later calls. Attributes must be hashable.
+
+    Set `numpy = True` in a class whose `forward` is written for NumPy arrays; the compiled graph then calls it
+    through `jax.pure_callback`. Its output shapes come from `infer`.
+
+    `rows = (0, 1)` in a class declares that row b of the outputs depends only on row b of these inputs (`nn.vmap`).
     """
 
     __slots__ = ("__dict__", "__weakref__", "_compared", "_found", "_hash", "_inputs", "_specs")
@@ -61,6 +124,8 @@ class CustomFunction:
     """The key by which it is compared, besides its class."""
     _hash: int
 
+    outputs: ClassVar[int] = 1
+    """The number of outputs of `forward`; several are returned as a tuple."""
     exact: ClassVar[bool] = True
     """Whether `backward` is the true derivative; False for straight-through estimators and the like."""
     numpy: ClassVar[bool] = False
@@ -77,35 +142,15 @@ class CustomFunction:
     _made_for: ClassVar[tuple[Any, ...]]
     """The class's declarations when its op and rule were made."""
 
-    @classmethod
-    def _declared(cls) -> tuple[Any, ...]:
-        """The class's declarations on which its op and rule depend."""
-        raise NotImplementedError
+    # ---------------------------------------------------------------- what a subclass writes
 
-    @classmethod
-    def _made(cls) -> tuple[Op, Rule]:
-        """The op for the class as it is now, and its rule."""
-        raise NotImplementedError
+    def forward(self, *arrays: Any) -> Any:
+        """The function on JAX arrays (NumPy arrays where `numpy = True`)."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward; write `def forward(self, *arrays)`")
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if CustomFunction not in cls.__bases__:  # direct subclasses are the protocols
-            cls._enter()
-
-    @classmethod
-    def _enter(cls) -> None:
-        before, own = cls.__dict__.get("_op"), cls.__dict__.get("_rule")
-        given = None if before is None else registry.find(before)  # `nn.register` may have put one in its place
-        cls._made_for = cls._declared()
-        cls._op, cls._rule = cls._made()
-        registry.add(cls._op, cls._rule if given is own or given is None else given)
-
-    @classmethod
-    def _op_of_now(cls) -> Op:
-        """The op for the class; a new one if the class's declarations have changed."""
-        if cls._declared() != cls._made_for:
-            cls._enter()
-        return cls._op
+    def backward(self, f: Function, *gys: Variable) -> Any:
+        """The backward rule on Variables."""
+        raise NotImplementedError(f"{type(self).__name__} has no backward; write `def backward(self, f, *gys)`")
 
     def infer(self, *inputs: jax.ShapeDtypeStruct) -> Result:
         """Shape and dtype of each output of a `forward` on NumPy arrays, as `jax.ShapeDtypeStruct`s.
@@ -122,23 +167,86 @@ class CustomFunction:
             )
             raise
 
+    # ---------------------------------------------------------------- what another protocol overrides
+
+    def __init_subclass__(cls, is_protocol: bool = False, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not is_protocol:
+            cls._enter()
+
+    @classmethod
+    def _declared(cls) -> tuple[Any, ...]:
+        """The class's declarations on which its op and rule depend."""
+        return cls.exact, cls.rows, cls.outputs, cls.backward is not CustomFunction.backward
+
+    @classmethod
+    def _made(cls) -> tuple[Op, Rule]:
+        """The op for the class as it is now, and its rule."""
+        op = op_of(cls, multiple_results=cls.outputs > 1)
+        if cls.backward is CustomFunction.backward:
+            return op, forward_only(op, f"{cls.__name__} has no `def backward(self, f, *gys)`")
+        return op, Rule(_rule, "user", cls.exact, cls.__module__)
+
     def _forward(self, *arrays: Any) -> tuple[Any, ...]:
         """The subclass's `forward` within its protocol, returning a tuple of arrays."""
-        raise NotImplementedError
+        given = self.forward(*arrays)
+        several = isinstance(given, tuple | list)
+        out = self._returned(given)
+        if len(out) != self.outputs or several != (self.outputs > 1):
+            raise ValueError(
+                f"forward returned {'a tuple of ' if several else ''}{len(out)}, "
+                f"but the class declares `outputs = {self.outputs}`"
+            )
+        return out
 
-    def _returned(self, result: Any) -> tuple[Any, ...]:
-        """The result of `forward` as a tuple of arrays; raises if it is something else."""
-        several = isinstance(result, tuple | list)
-        arrays = tuple(result) if several else (result,)
-        for i, array in enumerate(arrays):
-            which = f"{type(self).__name__}.forward: {f'output {i}' if several else 'its result'}"
-            if isinstance(array, Variable):
-                raise TypeError(f"{which} is a Variable; forward works on arrays: use {_library(self)} instead of F")
-            if array is None or not (hasattr(array, "shape") or isinstance(array, int | float)):
-                raise TypeError(f"{which} must be an array, got {array!r}")
-        return arrays if self.numpy else tuple(map(jnp.asarray, arrays))
+    def _find(self, inputs: Specs) -> Callable[[Arrays], tuple[Any, ...]] | Specs:
+        """The computation of `forward`; for one on NumPy arrays, the shapes and dtypes of its results."""
+        if not self.numpy:
+            return TracedForward(jaxpr_for(self._on_jax_arrays, inputs))
+        with x64_if(any([s.needs_x64 for s in inputs])):
+            shapes = declared_shapes(self.infer(*shapes_of(inputs)), type(self).__name__)
+            return tuple([spec_of(tuple(s.shape), s.dtype) for s in shapes])
+
+    def _run_elsewhere(self, arrays: Arrays) -> tuple[Any, ...]:
+        """The outputs for arrays of other shapes or dtypes, which JAX's transformations and its setting of x64 produce.
+        """
+        if not self.numpy:
+            return self._on_jax_arrays(*arrays)
+        given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
+        return self._on_host(arrays, declared_shapes(self.infer(*given), type(self).__name__))
+
+    def _on_host(self, arrays: Arrays, outputs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
+        """The outputs of a forward that runs on the host."""
+        return called_on_host(type(self)._forward, self, outputs, arrays, type(self).__name__)
 
     # ---------------------------------------------------------------- as it is applied
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Apply the function to Variables, arrays or numbers; returns its output, or a tuple if there are several."""
+        outputs = self._applied(inputs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    def _applied(self, inputs: Sequence[Any]) -> tuple[Variable, ...]:
+        """The outputs for these inputs, of which arrays and numbers become constants."""
+        cls = type(self)
+        if "_op" not in cls.__dict__:
+            raise TypeError(f"{cls.__name__} is a base class; call an instance of a subclass")
+        if cls._declared() != cls._made_for:
+            cls._enter()
+        variables = as_variables(tuple(inputs), [f"inputs[{i}]" for i in range(len(inputs))], cls.__name__)
+        instance = self._applied_to(tuple([x.spec for x in variables]))
+        outputs = apply(cls._op, variables, (instance,))
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        self._check_rows(variables, outputs)
+        return outputs
+
+    @classmethod
+    def _enter(cls) -> None:
+        before, own = cls.__dict__.get("_op"), cls.__dict__.get("_rule")
+        given = None if before is None else registry.find(before)  # `nn.register` may have put one in its place
+        cls._made_for = cls._declared()
+        cls._op, cls._rule = cls._made()
+        registry.add(cls._op, cls._rule if given is own or given is None else given)
 
     def _applied_to(self, inputs: Specs) -> Self:
         """The copy for a graph: it knows what `forward` computes for inputs of these shapes and dtypes."""
@@ -155,27 +263,27 @@ class CustomFunction:
         twin._hash = hash((type(self), twin._compared))
         return twin
 
-    def _find(self, inputs: Specs) -> TracedForward | Specs:
-        """The computation of `forward`; for one on NumPy arrays, the shapes and dtypes of its results."""
-        if not self.numpy:
-            return traced(self._on_jax_arrays, inputs)
-        with x64_if(any([s.needs_x64 for s in inputs])):
-            return specs_of(declared_shapes(self.infer(*shapes_of(inputs)), type(self).__name__))
-
     def _run(self, arrays: Arrays) -> tuple[Any, ...]:
         """The outputs, while JAX traces the graph."""
         if [(s.shape, s.dtype) for s in self._inputs] != [(tuple(a.shape), a.dtype) for a in arrays]:
             return self._run_elsewhere(arrays)
-        found: TracedForward | Specs = self._found
-        return self._on_host(arrays, shapes_of(found)) if isinstance(found, tuple) else found(arrays)
+        if isinstance(self._found, tuple):
+            return self._on_host(arrays, shapes_of(self._found))
+        results: tuple[Any, ...] = self._found(arrays)
+        return results
 
-    def _run_elsewhere(self, arrays: Arrays) -> tuple[Any, ...]:
-        """The outputs for arrays of other shapes or dtypes, which JAX's transformations and its setting of x64 produce.
-        """
-        if not self.numpy:
-            return self._on_jax_arrays(*arrays)
-        given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
-        return self._on_host(arrays, declared_shapes(self.infer(*given), type(self).__name__))
+    def _returned(self, result: Any) -> tuple[Any, ...]:
+        """The result of `forward` as a tuple of arrays; raises if it is something else."""
+        several = isinstance(result, tuple | list)
+        arrays = tuple(result) if several else (result,)
+        for i, array in enumerate(arrays):
+            which = f"{type(self).__name__}.forward: {f'output {i}' if several else 'its result'}"
+            if isinstance(array, Variable):
+                library = "NumPy" if self.numpy else "jax.numpy"
+                raise TypeError(f"{which} is a Variable; forward works on arrays: use {library} instead of F")
+            if array is None or not (hasattr(array, "shape") or isinstance(array, int | float)):
+                raise TypeError(f"{which} must be an array, got {array!r}")
+        return arrays if self.numpy else tuple(map(jnp.asarray, arrays))
 
     def _on_jax_arrays(self, *arrays: Any) -> tuple[Any, ...]:
         try:
@@ -185,10 +293,6 @@ class CustomFunction:
                 f"{type(self).__name__}.forward converts its inputs to NumPy arrays; "
                 "use jax.numpy, or set `numpy = True` in the class"
             ) from error
-
-    def _on_host(self, arrays: Arrays, outputs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
-        """The outputs of a forward that runs on the host."""
-        return called_on_host(_forward, self, outputs, arrays, type(self).__name__)
 
     def _check_rows(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
         """Raise unless all inputs and outputs with rows have equally many."""
@@ -203,6 +307,8 @@ class CustomFunction:
                 f"{name}: with rows = {self.rows!r}, these inputs and all outputs must have the same number of rows, "
                 f"their first axis, got shapes {', '.join(map(str, shapes))}"
             )
+
+    # ---------------------------------------------------------------- as a static argument
 
     def _copy(self) -> Self:
         """An instance with the same attributes."""
@@ -242,6 +348,10 @@ class CustomFunction:
         return f"{type(self).__name__}({attributes})"
 
 
+def _rule(f: Function, *gys: Variable) -> Any:
+    return f.arguments[0].backward(f, *gys)
+
+
 _BY_VALUE = {bool, int, float, complex, str, bytes, type(None), fractions.Fraction}
 
 
@@ -259,27 +369,9 @@ def _key_of_attribute(value: Any) -> Any:
     return key_of(value) if is_value else ByIdentity(value)
 
 
-def _forward(instance: CustomFunction, *arrays: Any) -> Any:
-    return instance._forward(*arrays)
-
-
-def _library(function: CustomFunction) -> str:
-    return "NumPy" if function.numpy else "jax.numpy"
-
-
 def shapes_of(specs: Iterable[Spec]) -> tuple[jax.ShapeDtypeStruct, ...]:
     """The corresponding JAX structs."""
     return tuple([s.abstract() for s in specs])
-
-
-def specs_of(shapes: Sequence[jax.ShapeDtypeStruct]) -> Specs:
-    """The inverse of `shapes_of`."""
-    return tuple([spec_of(tuple(s.shape), s.dtype) for s in shapes])
-
-
-def inputs_as_variables(inputs: tuple[Any, ...], name: str) -> tuple[Any, ...]:
-    """The inputs of a call as Variables; arrays and numbers become constants."""
-    return as_variables(inputs, [f"inputs[{i}]" for i in range(len(inputs))], name)
 
 
 def op_of(
@@ -287,11 +379,10 @@ def op_of(
     multiple_results: bool,
     forward: Callable[[Any, Arrays], tuple[Any, ...]] | None = None,
     name: str = "",
-    axes: AxisMap | None = None,
 ) -> Op:
     """The op for a class in graphs, or with another `forward` for its gradient; its only static argument is the
     instance, or the argument of that forward."""
-    kind, compute = (CustomOp, cls._run) if forward is None else (Op, forward)
+    kind, compute, axes = (CustomOp, cls._run, _declared_rows(cls)) if forward is None else (Op, forward, None)
 
     def run(*x: Any, instance: Static) -> Any:
         results = compute(instance, x)
@@ -306,7 +397,7 @@ def op_of(
     return made
 
 
-def declared_rows(cls: type[CustomFunction]) -> AxisMap | None:
+def _declared_rows(cls: type[CustomFunction]) -> AxisMap | None:
     """The axis map for a class's `rows`."""
     rows = cls.rows
     if not (isinstance(rows, tuple) and all([isinstance(i, int) and not isinstance(i, bool) for i in rows])):

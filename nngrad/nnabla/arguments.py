@@ -1,181 +1,21 @@
-"""Run users' forwards in compiled graphs. A forward on JAX arrays is traced when it is applied; this trace is inserted,
-and is all that is compared. One on NumPy arrays is called on the host, through `jax.pure_callback`.
+"""The arguments of methods in nnabla's protocol: shapes, and cells to read and write.
 
-Also the arguments of methods in nnabla's protocol: shapes, and cells to read and write. A cell holds either a Variable
-of a graph that is being recorded (`Symbol`), or an array's values (`HostCell`).
+A cell holds either a Variable of a graph that is being recorded (`Symbol`), or an array's values (`HostCell`).
 """
 
 from __future__ import annotations
 
-import functools
-import weakref
-from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-import jax
 import numpy as np
-from jax import lax
-from jax.extend.core import ClosedJaxpr
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 import nngrad.functions as F
 
-from ...functions.array import in_dtype
-from ...functions.jaxpr_structure import array_value, is_opaque, structure_of
-from ...graph import NdArray, Spec, Variable, as_variable, spec_of
-from ...graph.jaxpr import does_much, jaxpr_for
-from ...graph.leaf import common_floating
-from ...graph.ndarray import checked_shape
-
-Specs = tuple[Spec, ...]
-
-
-class TracedForward:
-    """A traced forward on JAX arrays: two that compute the same are equal, whatever code they come from.
-
-    The arrays that it closes over are part of it, with their values at that time.
-    """
-
-    __slots__ = ("__dict__", "_closed", "_hash", "_key", "outputs")
-
-    outputs: Specs
-
-    def __init__(self, closed: ClosedJaxpr) -> None:
-        # Copies, since JAX's version of a NumPy array may share its memory.
-        consts = [c if is_opaque(c) else np.array(c) for c in closed.consts]
-        self._closed = closed.replace(consts=consts)
-        self.outputs = tuple([spec_of(tuple(aval.shape), aval.dtype) for aval in closed.out_avals])
-        self._key = structure_of(closed.jaxpr, derivatives=False), tuple(map(array_value, consts))
-        self._hash = hash(self._key)
-
-    @functools.cached_property
-    def heavy(self) -> bool:
-        """Whether it does much arithmetic for each element."""
-        return does_much(self._closed.jaxpr)
-
-    def __call__(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(jax.core.eval_jaxpr(self._closed.jaxpr, self._closed.consts, *arrays))
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (
-            isinstance(other, TracedForward) and self._hash == other._hash and self._key == other._key
-        )
-
-    def __hash__(self) -> int:
-        return self._hash
-
-
-def traced(function: Callable[..., tuple[Any, ...]], inputs: Specs) -> TracedForward:
-    """`function` of JAX arrays, traced for inputs of these shapes and dtypes."""
-    return TracedForward(jaxpr_for(function, inputs))
-
-
-# ---------------------------------------------------------------- on the host
-
-Result = Any
-"""One `jax.ShapeDtypeStruct` (or another thing with a shape and a dtype), or a tuple of them."""
-
-
-def called_on_host(
-    function: Callable[..., Any], instance: Any, outputs: Sequence[jax.ShapeDtypeStruct], arrays: Sequence[Any],
-    name: str,
-) -> tuple[Any, ...]:  # fmt: skip
-    """Call `function` of NumPy arrays from a graph that JAX traces.
-
-    Args:
-        function: Takes `instance` and NumPy arrays, which it must not write to, and returns one, or a tuple of them.
-            It must depend on nothing else: JAX may call it twice, or not at all if nobody reads the result.
-        instance: The instance whose method it is. Executables refer to it weakly, since Python's collector does not see
-            their references, and its class may hold them; the program they were made from holds it.
-        outputs: Shape and dtype of each returned array.
-        arrays: The arguments.
-        name: Its name, for messages.
-    """
-    given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
-    held = weakref.ref(instance)
-
-    def call(*packed: Any) -> tuple[Any, ...]:
-        living = held()
-        if living is None:
-            raise RuntimeError(f"{name}: the compiled function no longer exists; keep a reference to its graph")
-        results = function(living, *[_unpacked(np.asarray(a), s) for a, s in zip(packed, given, strict=True)])
-        results = results if isinstance(results, tuple | list) else (results,)
-        if len(results) != len(outputs):
-            raise ValueError(f"{name}: expected {len(outputs)} arrays, as declared, got {len(results)}")
-        return tuple([_packed(_fitted(r, s, i, name)) for i, (r, s) in enumerate(zip(results, outputs, strict=True))])
-
-    results = jax.pure_callback(
-        call, tuple(map(_transport, outputs)), *map(_sent, arrays), vmap_method="sequential"
-    )
-    return tuple([_received(r, s) for r, s in zip(results, outputs, strict=True)])
-
-
-def declared_shapes(outputs: Result, name: str) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """The result of `infer` as a tuple, with dtypes that JAX's current setting of x64 allows."""
-    return tuple([_narrowed(s, name) for s in (outputs if isinstance(outputs, tuple | list) else (outputs,))])
-
-
-def shapes_by_running(function: Callable[..., Any], inputs: Sequence[jax.ShapeDtypeStruct]) -> Result:
-    """Shapes and dtypes of the results of `function`, which runs once on arrays of ones."""
-    with np.errstate(all="ignore"):
-        results = function(*[np.ones(s.shape, s.dtype) for s in inputs])
-    if isinstance(results, tuple | list):
-        return tuple([_spec(r) for r in results])
-    return _spec(results)
-
-
-def _spec(array: Any) -> jax.ShapeDtypeStruct:
-    array = np.asarray(array)
-    return jax.ShapeDtypeStruct(array.shape, array.dtype)
-
-
-def _narrowed(spec: Any, name: str) -> jax.ShapeDtypeStruct:
-    """`spec` with a dtype that JAX's current setting of x64 allows, since NumPy often computes float64."""
-    if not (hasattr(spec, "shape") and hasattr(spec, "dtype")):
-        raise TypeError(f"{name}: infer must return a jax.ShapeDtypeStruct(shape, dtype) for each output, got {spec!r}")
-    return jax.ShapeDtypeStruct(tuple(spec.shape), jax.dtypes.canonicalize_dtype(spec.dtype))
-
-
-def _fitted(result: Any, spec: jax.ShapeDtypeStruct, i: int, name: str) -> np.ndarray[Any, Any]:
-    array = np.asarray(result)
-    if array.shape != spec.shape:
-        raise ValueError(f"{name}: output {i} must have shape {spec.shape}, as declared or inferred, got {array.shape}")
-    return array.astype(spec.dtype, copy=False)
-
-
-# The callback runs in a thread of its own, where JAX's x64 is off even if it is on in the graph, and 64-bit values
-# would lose half of their bits on the way there and back. So they travel as pairs of 32-bit words.
-
-
-def _needs_x64(dtype: Any) -> bool:
-    return bool(np.dtype(dtype).itemsize == 8)
-
-
-def _transport(spec: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((*spec.shape, 2), np.uint32) if _needs_x64(spec.dtype) else spec
-
-
-def _sent(array: Any) -> Any:
-    return lax.bitcast_convert_type(array, np.uint32) if _needs_x64(array.dtype) else array
-
-
-def _received(array: Any, spec: jax.ShapeDtypeStruct) -> Any:
-    return lax.bitcast_convert_type(array, spec.dtype) if _needs_x64(spec.dtype) else array
-
-
-def _unpacked(array: np.ndarray[Any, Any], spec: jax.ShapeDtypeStruct) -> np.ndarray[Any, Any]:
-    if not _needs_x64(spec.dtype):
-        return array
-    values: np.ndarray[Any, Any] = np.ascontiguousarray(array).reshape(-1).view(spec.dtype)
-    return values.reshape(spec.shape)
-
-
-def _packed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    if not _needs_x64(array.dtype):
-        return array
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint32).reshape(*array.shape, 2)
-
-# ---------------------------------------------------------------- arguments of methods in nnabla's protocol
+from ..functions.array import in_dtype
+from ..graph import NdArray, Spec, Variable, as_variable, spec_of
+from ..graph.leaf import common_floating
+from ..graph.ndarray import checked_shape
 
 
 class NeedsValues(Exception):

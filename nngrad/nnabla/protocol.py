@@ -16,14 +16,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...execution.lower import Program, linearize, lower
-from ...execution.program import calls_of
-from ...functions.inlining import inlined
-from ...functions.jaxpr_structure import array_value
-from ...graph import Function, Spec, Variable, apply, contained, set_switches, spec_of
-from ...graph.spec import x64_if
-from .base import attributes_set, shapes_of
-from .host import Argument, Denied, HostCell, NeedsValues, Specs, Symbol, called_on_host
+from ..autodiff.custom_function import Specs, attributes_set, shapes_of
+from ..autodiff.host_call import called_on_host
+from ..execution.lower import Program, linearize, lower
+from ..execution.program import calls_of
+from ..functions.inlining import inlined
+from ..functions.jaxpr_structure import array_value
+from ..graph import Function, Spec, Variable, apply, contained, set_switches, spec_of
+from ..graph.spec import x64_if
+from .arguments import Argument, Denied, HostCell, NeedsValues, Symbol
 
 if TYPE_CHECKING:
     from .python_function import PythonFunction
