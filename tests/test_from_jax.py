@@ -427,6 +427,24 @@ def test_a_loop_of_unknown_length_that_comparisons_steer_is_refused(function: An
         for build in (nj.grad, nj.hessian):
             with pytest.raises(ValueError, match=r"Reverse-mode differentiation does not work for lax\.while_loop"):
                 build(function)(2.5)
+        for forward in (nj.jacfwd(function), lambda x: nj.jvp(function, (x,), (1.0,))):
+            with pytest.raises(NotImplementedError, match="selected by comparisons of what is differentiated"):
+                forward(2.5)
+
+
+def test_steps_of_an_adaptive_length_have_forward_mode() -> None:
+    def decayed(rate: Any) -> Any:
+        def step(s: Any) -> Any:
+            y, t, h = s
+            error = jnp.abs(rate * h) ** 2
+            taken = error < 1e-6
+            y, t = jnp.where(taken, y / (1 + rate * h + error / 2), y), jnp.where(taken, t + h, t)
+            return y, t, h * jnp.where(taken, 1.5, 0.5)
+
+        return lax.while_loop(lambda s: s[1] < 1, step, (jnp.float64(1), jnp.float64(0), jnp.float64(0.1)))[0]
+
+    with jax.enable_x64(True):
+        assert nj.jvp(decayed, (0.7,), (1.0,))[1] == jax.jvp(decayed, (0.7,), (1.0,))[1]
 
 
 def test_comparisons_that_end_a_loop_or_do_not_move_are_no_obstacle() -> None:

@@ -120,3 +120,15 @@ V = Variable((2,))
 def test_what_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_bisection_has_no_forward_mode() -> None:
+    def step(ends: Any) -> Any:
+        middle = (ends[0] + ends[1]) / 2
+        below = middle**3 + middle < a
+        return F.where(below, middle, ends[0]), F.where(below, ends[1], middle)
+
+    a = Variable.from_numpy_array(A)
+    y, _ = F.while_loop(lambda ends: ends[1] - ends[0] > 1e-9, step, (np.float64(0), a))
+    with pytest.raises(ValueError, match="only selects values by comparisons"):
+        nn.jvp(y, a, np.float64(1))

@@ -26,7 +26,7 @@ from ..graph.axes import AxisMap, Places, row_places
 from ..graph.by_jax import along, back, transposed
 from ..graph.facts import unknown
 from ..graph.jaxpr import ONE_WAY, holds_tracers, jaxpr_for, primitives_in
-from .jaxpr_structure import READS_AROUND, Positions, TracedFunction
+from .jaxpr_structure import READS_AROUND, Positions, StepsOnlySelect, TracedFunction
 
 _COLUMNS = 128
 """The number of columns of a Jacobian that forward mode computes at a time."""
@@ -177,11 +177,12 @@ def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
     if reverse == READS_AROUND:
         raise NotImplementedError(f"jax_function({fun.name}): {reverse}")
     forward = _reason_unsupported(jax_gradient, fun, order, slot, everything, True)
-    if forward is None and fun.loops_select:
+    only = forward is None and fun.loops_select(only=True)
+    if forward is None and fun.loops_select():
         forward = LOOPS_SELECT
     if forward is None:
         return True
-    raise NotImplementedError(
+    raise (StepsOnlySelect if only else NotImplementedError)(
         f"jax_function({fun.name}): JAX cannot differentiate it at order {order + 1}.\n"
         f"Reverse mode: {reverse}\nForward mode: {forward}"
     )

@@ -163,6 +163,10 @@ READS_AROUND = (
 )
 
 
+class StepsOnlySelect(NotImplementedError):
+    """JAX's derivatives in forward mode are not those of the result: what a loop inside reads only selects."""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfDerivative:
     """The structure of a rule that is called within another derivative."""
@@ -335,11 +339,11 @@ class TracedFunction:
         results = jax.core.eval_jaxpr(self._jaxpr, consts, *given)
         return tuple([results[i] for i in self._results])
 
-    @property
-    def loops_select(self) -> bool:
-        """Whether a loop of unknown length inside is decided by comparisons of the active inputs, as in a bisection."""
+    def loops_select(self, only: bool = False) -> bool:
+        """Whether a loop of unknown length inside is decided by comparisons of the active inputs, as in a bisection;
+        if `only`, whether it depends on what it reads by these alone."""
         places = [i for i in range(len(self._jaxpr.constvars) + len(self._jaxpr.invars)) if i not in self._baked]
-        return loops_select(self._jaxpr, [places[i] for i in self.active])
+        return loops_select(self._jaxpr, [places[i] for i in self.active], only)
 
     def with_moving(self, active: Positions, results: Positions) -> TracedFunction:
         """The same function, in which only the inputs `active` move and only these `results` are read."""

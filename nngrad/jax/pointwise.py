@@ -165,7 +165,7 @@ def pointwise(
             PointwiseFunction(name, jaxpr_for(_result(function, i), [x.spec for x in inputs]), open_jaxpr)
             for i in range(len(equation.outvars))
         ]
-        if any([each.loops_select for each in functions]) or not all(map(is_seen, functions)):
+        if any([each.loops_select() for each in functions]) or not all(map(is_seen, functions)):
             return None
     except Exception:  # JAX cannot differentiate it in some input, or its custom rule raises: it stays opaque
         return None

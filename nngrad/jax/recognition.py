@@ -241,10 +241,11 @@ def inlined_calls(equations: Sequence[Any]) -> dict[int, tuple[Callable[..., Any
         for reference in INLINED:
             if name_of(first) != reference.sign or not jnp.issubdtype(first.outvars[0].aval.dtype, jnp.floating):
                 continue
-            variables = list(dict.fromkeys([v for v in first.invars if not isinstance(v, Literal)]))
+            inputs: list[Any] = list(first.invars)
+            variables = list(dict.fromkeys([v for v in inputs if not isinstance(v, Literal)]))
             given = [
                 (None, float(v.val) if v.aval.weak_type else np.asarray(v.val, v.aval.dtype)[()])
-                if isinstance(v, Literal) else (variables.index(v), None) for v in first.invars
+                if isinstance(v, Literal) else (variables.index(v), None) for v in inputs
             ]  # fmt: skip
             described = [(v.aval.shape, v.aval.dtype, v.aval.weak_type) for v in variables]
             whole = _inlined(reference.function, tuple(given), tuple(described))
@@ -253,7 +254,7 @@ def inlined_calls(equations: Sequence[Any]) -> dict[int, tuple[Callable[..., Any
                 continue
             here = whole.replace(invars=variables, outvars=own[-1].outvars, eqns=own)
             if structure_of(here) == structure_of(whole):
-                found[start + len(own) - 1] = reference.opened, list(first.invars)
+                found[start + len(own) - 1] = reference.opened, inputs
     return found
 
 

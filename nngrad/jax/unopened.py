@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..functions.jaxpr_structure import StepsOnlySelect
 from ..graph.by_jax import TRANSFORMATIONS
 
 _all_left: ContextVar[bool] = ContextVar("all_left_to_jax", default=False)
@@ -47,9 +48,13 @@ def by_jax(
     if name not in _CALLS:
         raise failed
     try:
-        return _CALLS[name](fun, options, args, kwargs)
+        found = _CALLS[name](fun, options, args, kwargs)
     except Exception as error:
         theirs = error
+    else:
+        if isinstance(failed, StepsOnlySelect):
+            raise failed
+        return found
     if isinstance(theirs, NotImplementedError) and not _all_left.get():  # from a graph of an inner transformation
         before = _all_left.set(True)
         try:

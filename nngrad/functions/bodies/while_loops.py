@@ -15,6 +15,7 @@ from ...graph.arguments import Static
 from ...graph.block import Block
 from ...graph.body_op import ControlOp, Followed, Given, Gradients, Numbers, Results, Steps, Walk, Within
 from ...graph.closing import close, derived_once
+from ...graph.jaxpr import jaxpr_for, loops_select
 from ..array import cast
 from ..indexing import where
 from ..operands import Operand, size_of
@@ -117,6 +118,12 @@ class WhileLoop(ControlOp):
 
     def tangents(self, f: Function, ts: Results, read: Sequence[bool]) -> Gradients:
         """The loop over (c, dc) while the condition holds for c"""
+        moving = [i for i, t in enumerate(ts) if t is not None]
+        if loops_select(jaxpr_for(self.traceable(f.arguments), [x.spec for x in f.inputs]).jaxpr, moving, only=True):
+            raise ValueError(
+                "cannot differentiate while_loop: what it reads only selects values by comparisons, as in a bisection, "
+                "so the derivative of its steps is not that of the result. Use nn.root"
+            )
         goes_on, _, fixed = f.arguments
         carried = self.carried(f.arguments)
         both = carried.along(f.inputs, ts)
