@@ -94,7 +94,8 @@ def _with_directions(
 
 def shared_diagonals(f: Function, given: Sequence[Along | None], plain: Sequence[Variable]) -> Diagonals:
     """The diagonals that the output of `f` keeps: those that all inputs with directions have, and that `f` carries to
-    one axis while mapping zero to zero. None of them if that cannot be shown."""
+    one axis while mapping zero to zero. None of them if that cannot be shown, as for concatenations,
+    slices and gathers along a diagonal, and for loops."""
     moved = [i for i, each in enumerate(given) if each is not None]
     first = given[moved[0]]
     assert first is not None

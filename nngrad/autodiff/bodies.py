@@ -102,6 +102,7 @@ def _inner(
     read = {id(x) for f in path for x in f.inputs}
     inputs = [*xs, *[z for z in leaves if id(z) in read]]
     way, _, _ = path_between(gs, inputs, stop_ids=own)
+    # A hyperparameter that is a seed is an input of the block which U does not read: so all that is wanted counts.
     if not unrelated(seeds, [*xs, *wanted]) or obstacle([*path, *way]):
         return None
     return _Inner(outputs, seeds, list(zip(xs, gs, strict=True)), inputs, rank)

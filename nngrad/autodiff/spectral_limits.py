@@ -33,6 +33,8 @@ def pushed_in_reverse(
 class Near:
     """How gradients depend on the outputs of a function, for a rule with limits (`Rule.limits`).
 
+    In the gradient of a body, what arrives is an input, and nobody can ask what it depends on, so limits are fewer.
+
     Args:
         walk: The traversal that met the function.
         f: The function.

@@ -93,7 +93,11 @@ def bilaplacian_of(y: Variable, x: Variable, lead: int) -> Variable:
 
 
 def values_carried(count: int) -> int:
-    """Returns how many values are carried for each Variable in `count` dimensions, counting the Variable itself."""
+    """Returns how many values are carried for each Variable in `count` dimensions, counting the Variable itself.
+
+    Where these are too many, Laplacians are nested: in d dimensions this carries (d + 2)^2 values, where Taylor mode
+    that is collapsed at the highest order alone carries 2 + 3 d^2.
+    """
     return 2 + 2 * count + count * (count + 1) // 2
 
 

@@ -368,6 +368,7 @@ def natural_gradient(
 
 def _solved(matrix: Variable, damping: Variable, b: Variable) -> Variable:
     """The solution of `(matrix + damping I) x = b`."""
+    # By LU: with a tiny damping, rounding leaves a kernel that is not positive definite, and Cholesky would fail.
     more = F.matrix_diag(F.broadcast(F.reshape(damping, shape=(1,)), shape=b.shape))
     solution: Variable = F.batch_solve(matrix + more, b)
     return solution

@@ -193,6 +193,7 @@ def _only_reader(own: list[Variable], readers: dict[int, list[Function]]) -> tup
 
 
 def _reshapes(f: Function) -> bool:
+    # A view that forwards its input is `unlink`, where derivatives stop.
     return f.op.view and not f.op.forwards_inputs
 
 

@@ -118,7 +118,11 @@ class GradientTaken(NamedTuple):
 
 
 class GradientsTaken(NamedTuple):
-    """The gradients taken in a block."""
+    """The gradients taken in a block.
+
+    Blocks derived from others (batched, with merged carries) and those read from files have no such record: their
+    gradients are right, but read every value that the gradients in them were computed from.
+    """
 
     block: Block
     """The block with additional steps, which compute a differentiated output of which only the gradient is used."""

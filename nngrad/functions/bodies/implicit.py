@@ -5,7 +5,9 @@
 
 The graph does not record how a solution was found. It is one function with the equation as a static argument, and its
 derivatives are solutions of linear equations. A body that is differentiated is inlined, so that its derivatives share
-common subexpressions; and linear systems with one matrix share its factors.
+common subexpressions; and linear systems with one matrix share its factors. Nested gradients of a root take 1, 3, 7 and
+12 solves up to order 4, since the product rule in bodies associates factors in two ways; forward mode takes one for
+each order.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def step_back(
     The first seeds are those of carries. For each, `carried` is the output of `gradient` that is its gradient; -1 for
     none. The outputs `summed` are summed over the steps, and the outputs `stacked` are stacked. `before` pairs each
     residual that is the new value of a carry with the residual that is its value before the step. With `anew`, nothing
-    is stacked for products.
+    is stacked for products: sums of products are accumulated step by step, as one product after the loop needs stacks.
     """
     inputs, _, results = gradient.opened()
     order = max(gradient.orders, default=1)
