@@ -78,7 +78,9 @@ def test_what_is_acknowledged_after_an_interrupt_is_there(tmp_path: Path, again:
         step += not again
         save()
         assert saving.resumed() == step, moment
-    assert sorted(os.listdir(tmp_path), key=int) == [str(step - 1), str(step)]
+    before, last = sorted(map(int, os.listdir(tmp_path)))
+    assert last == step
+    assert before in ({step - 1} if again else {step - 2, step - 1})  # what was interrupted last may be there
 
 
 @pytest.mark.parametrize("share", slow_but([23], [23, 1]))
