@@ -84,7 +84,7 @@ def test_the_tree() -> None:
     for name in ("second", "colour"):
         with pytest.raises(AttributeError, match=f"Network has no attribute and no submodule '{name}'"):
             getattr(network, name)
-    with pytest.raises(AttributeError, match=r"'state_dict'; torch.nn.Module.state_dict is module.get_parameters"):
+    with pytest.raises(AttributeError, match=r"'state_dict'; torch.nn.Module.state_dict is \{name: p.d for"):
         network.state_dict()
     with pytest.raises(NotImplementedError, match="Module must define the method `call`"):
         nn.Module()(1)
@@ -122,7 +122,7 @@ def test_files(tmp_path: Path, x: nn.Variable) -> None:
     narrow.first = Block(2)
     narrow(x)
     before = {name: p.d.copy() for name, p in narrow.get_parameters().items()}
-    with pytest.raises(ValueError, match=r"'@first/affine/W' has shape \(3, 4\) in the file, but \(3, 2\) here"):
+    with pytest.raises(ValueError, match=r"'@first/affine/W' has shape \(3, 4\), but \(3, 2\) here"):
         narrow.load_parameters(path)
     for name, p in narrow.get_parameters().items():
         np.testing.assert_array_equal(p.d, before[name])
@@ -152,6 +152,85 @@ def test_setting_parameters(x: nn.Variable) -> None:
     assert network.first.get_parameters()["affine/W"] is new
     with pytest.raises(ValueError, match="'@third/affine/W': @network has no submodule 'third'"):
         network.set_parameter("@third/affine/W", new, raise_if_missing=True)
+
+
+def test_arrays_are_set_completely_or_not_at_all_and_graphs_see_them(x: nn.Variable) -> None:
+    network = Network()
+    y = network(x)
+    arrays = {name: np.full(p.shape, 0.5, np.float32) for name, p in network.get_parameters(grad_only=False).items()}
+    network.set_parameters(arrays, raise_if_missing=True)
+    first = np.maximum(x.d.sum(1) / 2 + 0.5, 0)
+    np.testing.assert_allclose(y.d[:, 0], 4 * (4 * first / 2 + 0.5) / 2 + 1, rtol=1e-6)
+    for wrong, message in [
+        ({"affine/b": None}, "params: has no 'affine/b'; to leave them"),
+        ({"affine/c": np.zeros(1)}, "'affine/c': @network has no such parameter; did you mean 'affine/b'"),
+        ({"@first/x": np.zeros(1)}, "'@first/x': @network/@first has no such parameter; it has affine/W, affine/b"),
+        ({"affine/b": np.zeros(2)}, r"params: 'affine/b' has shape \(2,\), but \(1,\) here"),
+        ({"affine/b": nn.Variable((2,))}, r"params: 'affine/b' has shape \(2,\), but \(1,\) here"),
+    ]:
+        changed = {name: 0 * array for name, array in arrays.items()} | wrong
+        with pytest.raises(ValueError, match=message):
+            network.set_parameters({n: a for n, a in changed.items() if a is not None}, raise_if_missing=True)
+    np.testing.assert_array_equal([network.get_parameters()[n].d.max() for n in network.get_parameters()], 0.5)
+    fresh = Network()
+    fresh.set_parameters(arrays)
+    assert (fresh(x).d == y.d).all() and list(fresh.get_parameters()) == list(network.get_parameters())
+
+
+def test_files_are_loaded_completely_or_not_at_all(x: nn.Variable, tmp_path: Path) -> None:
+    block, other, path = Block(2), Block(2), tmp_path / "block.safetensors"
+    y = block(x)
+    other.set_parameters({"affine/W": np.ones((3, 2))})
+    other.save_parameters(path)
+    with pytest.raises(ValueError, match="has no 'affine/b'; to leave them as they are, pass raise_if_missing=False"):
+        block.load_parameters(path)
+    other.set_parameters({"affine/b": np.zeros(2), "weight": np.ones(2)})
+    other.save_parameters(path)
+    with pytest.raises(ValueError, match="'weight': @block has no such parameter"):
+        block.load_parameters(path)
+    assert (block.get_parameters()["affine/W"].d != 1).all()
+    block.load_parameters(path, raise_if_missing=False)
+    np.testing.assert_allclose(y.d, np.maximum(x.d @ np.ones((3, 2)), 0), rtol=1e-6)
+
+
+def test_parameters_are_in_the_order_of_definition(x: nn.Variable) -> None:
+    class Ordered(nn.Module):
+        def __init__(self) -> None:
+            self.blocks: list[nn.Module] = []
+            self.out, self.scale, self.others = Block(3), nn.Parameter(1.0), {"a": Block(3)}
+            self.blocks += [Block(3) for _ in range(11)]
+
+        def call(self, x: nn.Variable) -> nn.Variable:
+            x = PF.affine(x, 3, with_bias=False)
+            for block in (self.others["a"], self.out, *self.blocks[::-1]):
+                x = block(x)
+            return x * self.scale
+
+    module = Ordered()
+    module(x)
+    owners = dict.fromkeys(name.split("/")[0] for name in module.get_parameters())
+    assert list(owners) == [*[f"@blocks.{i}" for i in range(11)], "@out", "scale", "@others.a", "affine"]
+    assert list(module.submodules) == [name[1:] for name in owners if name.startswith("@")]
+
+
+def test_a_buffer_is_saved_and_not_trained(x: nn.Variable, tmp_path: Path) -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            self.register_buffer("calls", 0.0)
+            self.weight = nn.Parameter(2.0)
+
+        def call(self, x: nn.Variable) -> nn.Variable:
+            return x * self.weight + F.assign(self.calls, self.calls + 1)
+
+    module, other = Scaled(), Scaled()
+    y = module(np.ones(2, np.float32))
+    assert list(module.get_parameters()) == ["weight"]
+    assert list(module.get_parameters(grad_only=False)) == ["calls", "weight"]
+    for _ in range(3):
+        y.forward()
+    module.save_parameters(tmp_path / "a.safetensors")
+    other.load_parameters(tmp_path / "a.safetensors")
+    assert (other.calls.d, other.calls.need_grad, other.calls.dtype) == (3, False, np.float32)
 
 
 def test_sequential(x: nn.Variable) -> None:

@@ -10,6 +10,7 @@ from ..graph import NdArray, Variable
 from ..graph.arguments import Axes
 from ..graph.engine import CellOperators, Operators, provide
 from ..graph.leaf import as_variable
+from ..graph.signatures import explained
 from ..graph.spec import Shape
 from ..graph.variable import leaf_of
 from . import array, comparison, indexing, movement, reduction
@@ -63,9 +64,13 @@ def _refuse_assignment(self: Variable, key: Any, value: Any) -> None:
                     "x.d[...] = to write to its value")
 
 
-provide(Operators, {
-    "__setitem__": _refuse_assignment,
-    "T": property(lambda self: movement.transpose(self)),
+def _as_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function under the name of the method that it becomes, so that errors show that name."""
+    function.__name__ = function.__qualname__ = name
+    return explained(function, name)
+
+
+_METHODS: dict[str, Callable[..., Any]] = {
     "astype": lambda self, dtype: array.cast(self, dtype),
     "bool_fill_": _filled,
     "item": _item,
@@ -78,6 +83,11 @@ provide(Operators, {
     "size_from_axis": size_from_axis,
     "sum": _reduced(reduction.sum),
     "transpose": lambda self, axes=None: movement.transpose(self, axes),
+}
+provide(Operators, {
+    "__setitem__": _refuse_assignment,
+    "T": property(lambda self: movement.transpose(self)),
+    **{name: _as_method(name, function) for name, function in _METHODS.items()},
 })
 
 

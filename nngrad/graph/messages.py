@@ -75,7 +75,7 @@ def no_such_argument(function: str, given: Iterable[str], known: Iterable[str]) 
     names = tuple(known)
     for name in given:
         if name not in names:
-            hint = did_you_mean(name, names) or f"; expected {', '.join(names)}"
+            hint = NamesElsewhere.argument(name, names) or did_you_mean(name, names) or f"; expected {', '.join(names) or 'none'}"
             return TypeError(f"{function}: there is no argument {name!r}{hint}")
     return None
 
@@ -119,6 +119,8 @@ class NamesElsewhere:
     hint: Callable[[str, str], str] = staticmethod(lambda name, module: "")
     """`hint(name, module)`: a clause such as "; torch.Tensor.cpu is ... here" for a name that a module, or a class, of
     nngrad lacks; "" if there is nothing to say."""
+    argument: Callable[[str, Iterable[str]], str] = staticmethod(lambda name, known: "")
+    """`argument(name, known)`: the like for an argument that a function with the arguments `known` lacks."""
     counterpart: Callable[[str], str] = staticmethod(lambda of_numpy: "")
     """What a function of NumPy, such as "numpy.linalg.norm", is here; "" if there is nothing like it."""
 

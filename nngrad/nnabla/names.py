@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import functools
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..graph.engine import provide
@@ -98,4 +99,24 @@ def hint(name: str, module: str) -> str:
     return f"; {where} is {functions} here" if where else ""
 
 
-provide(NamesElsewhere, {"hint": staticmethod(hint), "counterpart": staticmethod(counterpart)})
+_KEPT = "graphs are kept, and every result can be differentiated again: leave it out"
+_ARGUMENTS = {
+    "dim": "axis, axes", "dims": "axes", "keepdim": "keepdims", "retain_graph": _KEPT, "create_graph": _KEPT,
+    "allow_unused": "unreachable", "requires_grad": "need_grad", "padding": "pad",
+    "groups": "group", "kernel_size": "kernel", "bias": "with_bias", "scale_factor": "scale",
+    "size": "output_size", "negative_slope": "alpha",
+}
+"""Arguments of PyTorch's: their names here, of which a function has one, or what to do without them."""
+
+
+def argument(name: str, known: Iterable[str]) -> str:
+    """A clause on an argument that a function with the arguments `known` lacks, if PyTorch's functions have it; else
+    ""."""
+    here = _ARGUMENTS.get(name, "")
+    there = [each for each in here.split(", ") if each in known]
+    return f"; it is {there[0]!r} here" if there else f"; {here}" * (here == _KEPT)
+
+
+provide(NamesElsewhere, {
+    "hint": staticmethod(hint), "counterpart": staticmethod(counterpart), "argument": staticmethod(argument),
+})

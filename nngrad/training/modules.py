@@ -5,18 +5,19 @@ from __future__ import annotations
 import functools
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import isfunction
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import jax
+import numpy as np
 
 from ..files.parameter_files import load_parameters, save_parameters
 from ..graph import Variable
-from ..graph.messages import no_attribute
+from ..graph.messages import did_you_mean, no_attribute
 from ..inspection.shown import aligned
-from ..parameter import Scope, get_parameter, get_parameters, parameter_scope, set_parameter
+from ..parameter import Scope, get_parameters, parameter_scope, set_parameter
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -82,7 +83,9 @@ class Module:
 
     def __call__(self: _Calls[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Return the result of `call`; type checkers see its signature."""
-        return self.call(*args, **kwargs)
+        result = self.call(*args, **kwargs)
+        self.__dict__["_called"] = True
+        return result
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The forward computation, which subclasses define."""
@@ -103,7 +106,8 @@ class Module:
         return found
 
     def _find(self) -> None:
-        """Register modules in lists, tuples and dicts of attributes, and parameters anywhere in attributes.
+        """Register modules in lists, tuples and dicts of attributes, and parameters anywhere in attributes, in the order
+        in which the attributes were first set; parameters made by calls come after them.
 
         Raises:
             ValueError: A parameter and a scope have the same name.
@@ -121,6 +125,17 @@ class Module:
                     raise ValueError(f"{name}: names both a parameter of {type(self).__name__} and a scope; rename one")
                 scope[name] = value
                 value.name = value.name or name
+        places = {name: i for i, name in enumerate(self._set)}
+        names = sorted(dict.fromkeys([*self._named, *held]), key=lambda name: places.get(name.partition(".")[0], -1))
+        _put_first([name for name in names if name in self._named], self._named)
+        own = [f"@{name}" if name in self._named else name for name in names]
+        _put_first([name for name in own if name in scope], scope)
+
+    @property
+    def _set(self) -> dict[str, None]:
+        """The names of attributes, in the order in which they were first set."""
+        names: dict[str, None] = self.__dict__.setdefault("_attributes_set", {})
+        return names
 
     @property
     def parent(self) -> Module | None:
@@ -172,6 +187,7 @@ class Module:
         module.__dict__["_name"], module.__dict__["_parent"] = name, self
 
     def __setattr__(self, name: str, value: Any) -> None:
+        self._set.setdefault(name)
         if isinstance(value, Module):
             self.__dict__.pop(name, None)
             self._add(name, value)
@@ -195,6 +211,7 @@ class Module:
         raise no_attribute(message, name, [*dir(type(self)), *vars(self), *self._named])
 
     def __delattr__(self, name: str) -> None:
+        self._set.pop(name, None)
         if name in self._named:
             self._remove(name)
         else:
@@ -260,81 +277,125 @@ class Module:
         if container is not None:
             container[at] = param
 
-    def set_parameter(self, key: str, param: Variable, raise_if_missing: bool = False) -> None:
-        """Replace a parameter. Graphs that were built before keep the old one.
+    def register_buffer(self, name: str, data: Any) -> None:
+        """Hold a leaf that is saved and loaded with the parameters but not trained, as the attribute `name`. `F.assign`
+        in `call` updates it.
 
         Args:
-            key: Its name, as in `get_parameters`.
-            param: The new parameter.
-            raise_if_missing: Whether a missing submodule is an error; if not, the parameter is ignored.
+            name: The name of the attribute.
+            data: Its initial value: an array, a number, or a list of numbers.
+        """
+        leaf = Variable.from_numpy_array(data)
+        leaf.name = name
+        setattr(self, name, leaf)
+        self.parameter_scope[name] = leaf
+
+    def set_parameter(self, key: str, param: Any, raise_if_missing: bool = False) -> None:
+        """`set_parameters` for one parameter; the module may have others."""
+        self._set_given({key: param}, raise_if_missing)
+
+    def set_parameters(self, params: Mapping[str, Any], raise_if_missing: bool = False) -> None:
+        """Set parameters by name. An array becomes the value of the parameter that is there, which graphs that use it
+        see. A Variable replaces it: graphs that were built before keep the old one.
+
+        Args:
+            params: Arrays and Variables by name, as in `get_parameters(grad_only=False)`.
+            raise_if_missing: Whether it is an error if a parameter of the module is missing in `params`, or one of
+                `params` in the module. If not, those of missing submodules are ignored, and others are created.
 
         Raises:
-            ValueError: There is no such submodule.
+            ValueError: A name is missing, an array has another shape than its parameter, or, with `raise_if_missing`, a
+                Variable has; nothing is changed.
         """
-        if self._has_modules_of(key, raise_if_missing):
+        if raise_if_missing:
+            self._check_complete(params, "params")
+        self._set_given(params, raise_if_missing)
+
+    def _set_given(self, params: Mapping[str, Any], raise_if_missing: bool) -> None:
+        given = {key: p if isinstance(p, Variable) else np.asarray(p) for key, p in params.items()}
+        present = self.get_parameters(grad_only=False)
+        wanted = [key for key in given if self._has_place_of(key, raise_if_missing)]
+        for key in wanted:
+            if key in present and (raise_if_missing or not isinstance(given[key], Variable)):
+                _check_shape(key, present[key].shape, given[key].shape, "params")
+        for key in wanted:
+            param = given[key]
+            if key in present and not isinstance(param, Variable):
+                present[key].d = param
+                continue
+            if not isinstance(param, Variable):
+                param = Variable.from_numpy_array(param)
+                param.need_grad = param.spec.differentiable
             self._hold(key, param)
             with parameter_scope("", self.parameter_scope):
                 set_parameter(key, param)
-
-    def set_parameters(self, params: Mapping[str, Variable], raise_if_missing: bool = False) -> None:
-        """`set_parameter` for several parameters by name."""
-        for key, param in params.items():
-            self.set_parameter(key, param, raise_if_missing)
 
     def save_parameters(self, path: str | Path, extension: str | None = None) -> None:
         """Write the parameters to a file; see `nn.save_parameters`."""
         save_parameters(path, self.get_parameters(grad_only=False), extension)
 
     def load_parameters(self, path: str | Path, extension: str | None = None, raise_if_missing: bool = True) -> None:
-        """Read parameters from a file. Existing ones take over the values, which graphs that use them see; missing ones
-        are created.
+        """Read parameters from a file. Existing ones take over the values, which graphs that use them see; those of a
+        module that was never called are created.
 
         Args:
             path: The file.
             extension: As for `nn.load_parameters`.
-            raise_if_missing: Whether a missing submodule is an error; if not, its parameters are ignored.
+            raise_if_missing: As for `set_parameters`.
 
         Raises:
-            ValueError: There is no such submodule, or a parameter has another shape; nothing is changed.
+            ValueError: A name is missing, or a parameter has another shape; nothing is changed.
         """
-        self._find_all()
         with parameter_scope("", OrderedDict()):
             load_parameters(path, extension)
             found = get_parameters(grad_only=False)
-        wanted = {key: param for key, param in found.items() if self._has_modules_of(key, raise_if_missing)}
+        own = self.get_parameters(grad_only=False)
+        wanted = {key: param for key, param in found.items() if self._has_place_of(key, raise_if_missing)}
+        if raise_if_missing:
+            self._check_complete(found, str(path))
+        for key, param in wanted.items():
+            if key in own:
+                _check_shape(key, own[key].shape, param.shape, str(path))
         with parameter_scope("", self.parameter_scope):
-            own = {key: get_parameter(key) for key in wanted}
             for key, param in wanted.items():
-                there = own[key]
-                if there is not None and there.shape != param.shape:
-                    raise ValueError(f"{path}: {key!r} has shape {param.shape} in the file, but {there.shape} here")
-            for key, param in wanted.items():
-                there = own[key]
-                if there is None:
-                    set_parameter(key, param)
+                if key in own:
+                    own[key].data.copy_from(param.data)
+                    own[key].need_grad = param.need_grad
                 else:
-                    there.data.copy_from(param.data)
-                    there.need_grad = param.need_grad
+                    set_parameter(key, param)
 
     def zero_grad(self) -> None:
         """Set the gradients of all parameters to zero."""
         for param in self.get_parameters().values():
             param.grad.zero()
 
-    def _has_modules_of(self, key: str, raise_if_missing: bool) -> bool:
-        """Whether the submodules in a parameter's name exist."""
+    def _check_complete(self, given: Iterable[str], source: str) -> None:
+        """Raise a ValueError unless all parameters of the module are among the names in `given`."""
+        gone = [repr(key) for key in self.get_parameters(grad_only=False) if key not in given]
+        if gone:
+            raise ValueError(f"{source}: has no {', '.join(gone)}; to leave them as they are, pass "
+                             "raise_if_missing=False")
+
+    def _has_place_of(self, key: str, raise_if_missing: bool) -> bool:
+        """Whether the submodules in a parameter's name exist. With `raise_if_missing`, also whether the parameter does:
+        a module that was never called may still make it."""
         module = self
-        for part in key.split("/")[:-1]:
-            if part.startswith("@"):
-                inner = module.submodules.get(part[1:])
-                if inner is None:
-                    if raise_if_missing:
-                        raise ValueError(
-                            f"{key!r}: {module.get_path_name()} has no submodule {part[1:]!r}; to skip such "
-                            "parameters, pass raise_if_missing=False"
-                        )
-                    return False
-                module = inner
+        rest = key.split("/")
+        while rest[0].startswith("@") and len(rest) > 1:
+            name = rest.pop(0)[1:]
+            inner = module.submodules.get(name)
+            if inner is None:
+                if raise_if_missing:
+                    raise ValueError(f"{key!r}: {module.get_path_name()} has no submodule {name!r}; to skip such "
+                                     "parameters, pass raise_if_missing=False")
+                return False
+            module = inner
+        if raise_if_missing and "_called" in module.__dict__:
+            own = module.get_parameters(recursive=False, grad_only=False)
+            if "/".join(rest) not in own:
+                hint = did_you_mean("/".join(rest), own) or f"; it has {', '.join(own) or 'none'}"
+                raise ValueError(f"{key!r}: {module.get_path_name()} has no such parameter{hint}. To create it, pass "
+                                 "raise_if_missing=False")
         return True
 
     def summary(self) -> str:
@@ -348,6 +409,18 @@ class Module:
         rows.append((f"{len(parameters)} parameters", "", "", f"{sum(p.size for p in parameters.values()):,}",
                      f"{trained:,} trained"))
         return "\n".join([type(self).__name__, *aligned(rows, numbers=(3,))])
+
+
+def _check_shape(key: str, own: tuple[int, ...], given: tuple[int, ...], source: str) -> None:
+    if own != given:
+        raise ValueError(f"{source}: {key!r} has shape {given}, but {own} here")
+
+
+def _put_first(names: list[str], within: OrderedDict[str, Any]) -> None:
+    """Move these entries to the beginning, in this order."""
+    if list(within)[: len(names)] != names:
+        for name in reversed(names):
+            within.move_to_end(name, last=False)
 
 
 def named_parameters(parameters: Any) -> dict[str, Variable]:
