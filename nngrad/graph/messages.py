@@ -75,7 +75,8 @@ def no_such_argument(function: str, given: Iterable[str], known: Iterable[str]) 
     names = tuple(known)
     for name in given:
         if name not in names:
-            hint = NamesElsewhere.argument(name, names) or did_you_mean(name, names) or f"; expected {', '.join(names) or 'none'}"
+            similar = NamesElsewhere.argument(name, names) or did_you_mean(name, names)
+            hint = similar or f"; expected {', '.join(names) or 'none'}"
             return TypeError(f"{function}: there is no argument {name!r}{hint}")
     return None
 
