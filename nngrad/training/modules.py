@@ -126,7 +126,8 @@ class Module:
                 scope[name] = value
                 value.name = value.name or name
         places = {name: i for i, name in enumerate(self._set)}
-        names = sorted(dict.fromkeys([*self._named, *held]), key=lambda n: places.get(n.partition(".")[0], -1))
+        found = dict.fromkeys([*self._named, *held])
+        names = sorted(found, key=lambda name: places.get(name.partition(".")[0], -1))
         _put_first([name for name in names if name in self._named], self._named)
         own = [f"@{name}" if name in self._named else name for name in names]
         _put_first([name for name in own if name in scope], scope)

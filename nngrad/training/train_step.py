@@ -15,7 +15,7 @@ from ..execution.convert import ByShape
 from ..graph import Variable, contained
 from ..solvers.solver import Solver
 from .computation import spec_of_part
-from .modules import named_parameters
+from .modules import Module, named_parameters
 from .moving_average import MovingAverage
 from .options import Auxiliary, Decay, OnNan, StepOptions
 from .step import TrainStep
@@ -89,6 +89,11 @@ class TrainStepByShape(Generic[R]):
     def __init__(
         self, loss: Callable[..., Any], aux: Any, parameters: Any, solver: Solver, options: StepOptions
     ) -> None:
+        if isinstance(parameters, Module):
+            parameters = parameters.get_parameters  # which has them after the first graph
+        owner = getattr(parameters, "__self__", None)
+        self.module = owner if isinstance(owner, Module) else None
+        """The Module whose `get_parameters` gives the parameters."""
         named = None if callable(parameters) else named_parameters(parameters)
         self._parameters: Callable[[], Any] = parameters if named is None else lambda: named
         self._named: dict[str, Variable] | None = None
@@ -209,7 +214,7 @@ def train_step(
             sum of their squares.
         parameters: Variables to train, by name or in a list, a pytree of them or a Module: leaves of floating dtypes.
             If `loss` is a function, this may be a function too, which is called after the first graph has created them:
-            `nn.get_parameters`.
+            `nn.get_parameters`; a Module is asked then, too.
         optimizer: A solver, which gets these parameters and may have a state for them already; or an optax
             transformation. A solver with loss scaling scales the gradients of this step too; the returned loss is not
             scaled. The step uses only the solver's update: its methods `weight_decay`, `clip_grad_by_norm` and

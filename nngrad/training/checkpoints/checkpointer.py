@@ -47,7 +47,7 @@ class Checkpointer:
         path: The directory; each checkpoint is a subdirectory named after its step.
         solver: The solver, or several by name.
         parameters: Variables by name, or a Module; by default all parameters in the current scope and below, also those
-            created later.
+            created later. If there are none, `nn.fit` takes those of the Module that its step trains.
         feed: The iterator of batches, with `get_state()` and `set_state(state)`, such as the result of `nn.feed`.
         extra: Other state to save, by name: objects with `get_state()` and `set_state(state)`, such as another feed;
             or with `get_states()` and `set_states(states)`, such as an `nn.MovingAverage`; or dicts, which are
@@ -86,6 +86,7 @@ class Checkpointer:
         if taken:
             raise ValueError(f"extra: {', '.join(map(repr, sorted(taken)))} is also a name in solver; choose another")
         self._store = CheckpointStore(Path(path).absolute(), keep, best, highest)
+        self._by_default = parameters is None
         self._every = every
         self._losses = RecentLosses()
         self._noted: NotedSignals | None = None
@@ -98,6 +99,11 @@ class Checkpointer:
             TypeError: An object has no state.
         """
         self._contents.holders |= _named_holders(None, holders)
+
+    def hold_by_default(self, module: Module) -> None:
+        """Save and restore the parameters of a module, if no others were given and the scope has none."""
+        if self._by_default and not self._contents.parameters():
+            self._contents.hold_module(module)
 
     @property
     def kept(self) -> str:

@@ -134,17 +134,24 @@ class CheckpointContents:
         self.scope: Scope | None = None
         """The scope in which parameters are found and created; None if they were given."""
         self._given: Mapping[str, Variable] = {}
+        self._module: Module | None = None
         if isinstance(parameters, Mapping):
             self._given = dict(parameters)
         elif isinstance(parameters, Module):
-            self.scope = parameters.parameter_scope
+            self.hold_module(parameters)
         else:
             self.scope = get_current_parameter_scope()
         self.solvers = dict(solvers)
         self.holders = dict(holders)
 
+    def hold_module(self, module: Module) -> None:
+        """Hold the parameters of a module."""
+        self._module, self.scope = module, module.parameter_scope
+
     def parameters(self) -> OrderedDict[str, Variable]:
         """All parameters by name, including untrained ones."""
+        if self._module is not None:
+            return self._module.get_parameters(grad_only=False)
         if self.scope is None:
             return OrderedDict(self._given)
         with parameter_scope("", self.scope):

@@ -19,6 +19,7 @@ from ..checkpoints import Checkpointer
 from ..checkpoints.finite import RecentLosses
 from ..feeding import Feed
 from ..feeding.sources import BatchSource, Position, is_of_grain, source_of
+from ..train_step import TrainStepByShape
 from .log import TrainingLog, training_log, value_of
 
 
@@ -223,6 +224,8 @@ def fit(
     run = Run(batches, log, callbacks)
     if checkpoints is not None:
         checkpoints.hold(fit=run)
+        if isinstance(step, TrainStepByShape) and step.module is not None:
+            checkpoints.hold_by_default(step.module)
         run.step = checkpoints.restore()
     log.step, log.steps = run.step, batches.steps
     loop = _Loop(run, step, batches.steps, (every, evaluate_every or every), evaluate, checkpoints)
