@@ -160,6 +160,31 @@ def test_data_of_all_kinds_go_on_where_they_were(
     assert rows(tmp_path / "parts") == rows(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("bound", [False, True])
+def test_a_run_of_a_function_and_a_module_is_resumed(tmp_path: Path, bound: bool) -> None:
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            self.blocks = [nn.Sequential(lambda x: PF.affine(x, 3)) for _ in range(2)]
+            self.scale = nn.Parameter(1.0)
+
+        def call(self, x: nn.Variable) -> nn.Variable:
+            return F.mean(self.blocks[1](F.tanh(PF.batch_normalization(self.blocks[0](x)))) ** 2) * self.scale
+
+    def run(steps: int, folder: str) -> dict[str, np.ndarray]:
+        nn.seed(3)
+        network, solver = Network(), S.Adam(1e-2)
+        step = nn.train_step(lambda x, t: network(x) - F.mean(t), network.get_parameters if bound else network, solver)
+        nn.fit(step, batches, steps=steps, checkpoints=nn.Checkpointer(tmp_path / folder, solver))
+        return {name: np.array(p.d) for name, p in network.get_parameters(grad_only=False).items()}
+
+    expected = run(6, "whole")
+    run(4, "parts")
+    found = run(6, "parts")
+    assert list(found) == list(expected) and len(found) == 9
+    for name, array in found.items():
+        np.testing.assert_array_equal(array, expected[name])
+
+
 def test_a_step_without_data() -> None:
     taken: list[int] = []
     run = nn.fit(lambda: taken.append(1), steps=5, every=2, evaluate=lambda: {"taken": len(taken)})

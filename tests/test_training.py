@@ -167,8 +167,11 @@ def test_running_statistics_are_updated() -> None:
     np.testing.assert_allclose(get_parameter("bn/mean").d[0], 0.1 * X.mean(0), rtol=1e-5)
     step(X, T)
     np.testing.assert_allclose(get_parameter("bn/mean").d[0], 0.19 * X.mean(0), rtol=1e-5)
-    with pytest.raises(ValueError, match="cannot train 'bn/mean', which the graph itself writes to"):
+    with pytest.warns(UserWarning, match="need_grad of 'bn/mean', 'bn/var' is False, so the step leaves them"):
         train_step(loss, get_parameters(grad_only=False), S.Adam(), inputs=[x, t])
+    get_parameter("bn/mean").need_grad = True
+    with pytest.raises(ValueError, match="cannot train 'bn/mean', which the graph itself writes to"):
+        train_step(loss, {"bn/mean": get_parameter("bn/mean")}, S.Adam(), inputs=[x, t])
 
 
 def test_keys_are_drawn_at_each_step() -> None:
@@ -176,6 +179,33 @@ def test_keys_are_drawn_at_each_step() -> None:
     w = Variable.from_numpy_array(np.ones((3, 2), np.float32), need_grad=True)
     step = train_step(F.mean(F.affine(F.dropout(x, 0.5), w)), [w], S.Sgd(0.0), inputs=x)
     assert len({float(step(X)) for _ in range(5)}) == 5
+
+
+@pytest.mark.parametrize("solver", [S.Sgd, S.AdamW])
+def test_a_frozen_parameter_stays_where_it_is(solver: type[S.Solver]) -> None:
+    w = {name: Variable.from_numpy_array(np.ones(2), need_grad=name == "free") for name in ("frozen", "free")}
+    loss = F.sum((w["frozen"] * w["free"]) ** 2)
+    with pytest.warns(UserWarning, match="train_step: need_grad of 'frozen' is False"):
+        step = train_step(loss, w, solver(0.1))
+    step()
+    assert (w["frozen"].d == 1).all() and (w["free"].d < 1).all()
+    w["free"].need_grad = False
+    with pytest.raises(ValueError, match="none is trained, because all have need_grad=False: 'frozen', 'free'"):
+        train_step(loss, w, solver(0.1))
+
+
+@pytest.mark.parametrize("cut", ["unlink", "switch", "no_grad"])
+def test_what_no_gradient_reaches_is_said(cut: str) -> None:
+    w, v, x = (Variable.from_numpy_array(np.ones(shape), need_grad=True) for shape in ((3, 4), (4, 1), (2, 3)))
+    y = F.tanh(x @ w) @ v
+    (g,) = nn.grad(F.sum(y), [x], enable_double_backprop=cut != "switch")
+    with nn.no_grad(cut == "no_grad"):
+        penalty = F.mean(F.unlink(g) ** 2 if cut == "unlink" else g**2)
+    with pytest.warns(UserWarning, match="no gradient of the loss reaches 'w', 'v', although it depends on them: all"):
+        train_step(penalty, {"w": w, "v": v}, S.Sgd(0.1))
+    with pytest.warns(UserWarning, match="a term of the loss, the result of mean, depends on .* so it trains nothing"):
+        train_step(F.mean(y) + 10.0 * penalty, {"w": w, "v": v}, S.Sgd(0.1))
+    train_step(F.mean(y) + F.unlink(penalty) + F.mean(x) * 2 - 1.0, {"w": w, "v": v, "x": x}, S.Sgd(0.1))
 
 
 def test_fixed_parameters_stay_and_unreached_ones_get_zero_gradients() -> None:

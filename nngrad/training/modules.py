@@ -106,8 +106,8 @@ class Module:
         return found
 
     def _find(self) -> None:
-        """Register modules in lists, tuples and dicts of attributes, and parameters anywhere in attributes, in the order
-        in which the attributes were first set; parameters made by calls come after them.
+        """Register modules in lists, tuples and dicts of attributes, and parameters anywhere in attributes, in the
+        order in which the attributes were first set; parameters made by calls come after them.
 
         Raises:
             ValueError: A parameter and a scope have the same name.

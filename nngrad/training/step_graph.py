@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autodiff.binding import watched_leaves
+from ..autodiff.binding import reached_from, watched_leaves
 from ..autodiff.grad import emitted
 from ..autodiff.request import Request
 from ..execution.convert import check_read
@@ -55,12 +55,10 @@ class StepGraph:
         residuals: list[Variable] | None = None,
     ) -> None:
         self._owners = {id(p.cell): i for i, p in enumerate(solver._variables)}
-        targets = self._targets(loss, solver)
-        reached = {i for _, i in targets}
-        idle = [repr(name) for i, name in enumerate(parameters) if i not in reached]
-        if idle:
-            warn_user(f"train_step: the loss does not depend on {', '.join(idle)}; leave out parameters that should "
-                      "not be trained, or check that the graph was built from these Variables")
+        # A parameter may occur as several leaves that share its data (`fix_parameters`).
+        leaves = [x for x in leaves_of([loss]) if x._need_grad and id(x.cell) in self._owners]
+        targets = [(x, self._owners[id(x.cell)]) for x in leaves]
+        self._tell_of_idle(loss, leaves, list(parameters))
         given = set(map(id, [*[x for x, _ in targets], *inputs]))
         others = [x for x in leaves_of([loss]) if x._need_grad and id(x) not in given]
         self.others = watched_leaves([loss], others, functions_of([loss])) if others else []
@@ -147,18 +145,47 @@ class StepGraph:
             self.live.append(x)
         return LeafSource.LEAVES, number
 
-    def _targets(self, loss: Variable, solver: Solver) -> list[tuple[Variable, int]]:
-        """The leaves through which the loss depends on parameters, each with its parameter's number.
+    def _tell_of_idle(self, loss: Variable, leaves: list[Variable], names: list[str]) -> None:
+        """Warn of parameters, and of terms of the loss, that no gradient reaches. `leaves` are those that stand for
+        parameters in the graph."""
+        reached = reached_from([loss], frozenset())
+        there = {self._owners[id(x.cell)] for x in leaves}
+        trained = {self._owners[id(x.cell)] for x in leaves if id(x) in reached}
+        idle = ", ".join([repr(name) for i, name in enumerate(names) if i not in there])
+        cut = ", ".join([repr(names[i]) for i in sorted(there - trained)])
+        if idle:
+            warn_user(f"train_step: the loss does not depend on {idle}; leave out parameters that should not be "
+                      "trained, or check that the graph was built from these Variables")
+        if cut:
+            warn_user(f"train_step: no gradient of the loss reaches {cut}, although it depends on them: {_CUTS}")
+        for term in _terms_of(loss) if trained else ():
+            below = {id(x) for x in leaves_of([term])} & {id(x) for x in leaves}
+            if below and not below & reached_from([term], frozenset()):
+                named = repr(term.name) if term.name else f"the result of {term.parent.op.name}"
+                warn_user(f"train_step: a term of the loss, {named}, depends on parameters, but no gradient reaches "
+                          f"them from it, so it trains nothing: {_CUTS}")
 
-        A parameter may occur as several Variables that share its data (`fix_parameters`); those without `need_grad` are
-        constants.
-        """
-        own = {id(p) for p in solver._variables}
-        return [
-            (x, self._owners[id(x.cell)])
-            for x in leaves_of([loss])
-            if id(x) in own or (id(x.cell) in self._owners and x._need_grad)
-        ]
+
+_CUTS = ("all ways to them lead through F.unlink, a function without gradient, need_grad=False, or a gradient that is "
+         "a constant (enable_double_backprop=False)")
+
+
+def _terms_of(loss: Variable) -> list[Variable]:
+    """The terms of a loss that is a sum of several, without the numbers that they are multiplied by, and without leaves
+    and results of `F.unlink`, which are constants on purpose."""
+    terms, waiting, seen = [], [loss], {id(loss)}
+    while waiting:
+        y = waiting.pop()
+        f = y.parent
+        if f is None or (f.op.constant and f.op.forwards_inputs):
+            continue
+        is_sum = f.op.linear == "together" or (f.op.linear is True and len(f.inputs) == 1)
+        if is_sum and all([x.spec.shape == () for x in f.inputs]):
+            waiting += [x for x in f.inputs if id(x) not in seen]
+            seen.update(map(id, f.inputs))
+        else:
+            terms.append(y)
+    return terms if len(terms) > 1 else []
 
 
 def _narrows(program: Program) -> bool:

@@ -13,6 +13,7 @@ import nngrad.functions as F
 from ..autodiff.request import differentiable
 from ..execution.convert import ByShape
 from ..graph import Variable, contained
+from ..graph.messages import warn_user
 from ..solvers.solver import Solver
 from .computation import spec_of_part
 from .modules import Module, named_parameters
@@ -43,12 +44,23 @@ def checked_step(
     if not loss.spec.differentiable:
         raise TypeError(f"loss: must have a floating dtype, got {loss.dtype.name}")
     auxiliary = None if aux is None else Auxiliary(aux)
-    named = named_parameters(parameters)
+    named = _trained(named_parameters(parameters))
     for i, x in enumerate(inputs):
         if not isinstance(x, Variable):
             raise TypeError(f"inputs[{i}]: expected a Variable, got {type(x).__name__}")
     _check_distinct(named, inputs)
     return TrainStep(loss, auxiliary, named, solver, inputs, options, residuals)
+
+
+def _trained(named: dict[str, Variable]) -> dict[str, Variable]:
+    """The parameters with `need_grad`; a warning names the others."""
+    frozen = [repr(name) for name, p in named.items() if not p.need_grad]
+    if len(frozen) == len(named):
+        raise ValueError(f"parameters: none is trained, because all have need_grad=False: {', '.join(frozen)}")
+    if frozen:
+        warn_user(f"train_step: need_grad of {', '.join(frozen)} is False, so the step leaves them as they are; set it "
+                  "to True, or leave them out of parameters")
+    return {name: p for name, p in named.items() if p.need_grad}
 
 
 def solver_of(optimizer: Any) -> Solver:

@@ -127,8 +127,8 @@ class Restoring:
         if not self._wants("parameters"):
             return [f"{key} has no parameters yet, so it cannot be restored without them"]
         return [
-            f"{key} trains {name!r}, which is not among the parameters here: pass parameters=, a Module or Variables by name, to "
-            "nn.Checkpointer, or call the solver's set_parameters first"
+            f"{key} trains {name!r}, which is not among the parameters here: pass parameters=, a Module or Variables "
+            "by name, to nn.Checkpointer, or call the solver's set_parameters first"
             for name, registered in facts["parameters"].items()
             if registered is None
         ]
