@@ -224,6 +224,8 @@ def test_what_second_order_solvers_refuse() -> None:
 def test_parameters_in_a_pytree() -> None:
     tree = {"layers": [{"w": variable(START[0])}, {"w": variable(START[1])}]}
     p = [layer["w"] for layer in tree["layers"]]
+    for x in p:
+        x.need_grad = True
     solver = S.LBFGS()
     step = nn.train_step(F.sum(residuals(F, p) ** 2), tree, solver)
     assert list(solver.get_parameters()) == ["layers/0/w", "layers/1/w"]

@@ -13,6 +13,7 @@ import numpy as np
 import optax
 import pytest
 
+import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
 from nngrad import Variable
@@ -393,6 +394,26 @@ def test_states_that_do_not_fit(tmp_path: Path) -> None:
         solver.set_states(states)
 
 
+def test_groups_of_parameters_by_name() -> None:
+    def made() -> tuple[dict[str, nn.Variable], nn.Variable]:
+        w = {name: nn.Parameter(np.ones(3)) for name in ("net/W", "map/W", "net/b")}
+        return w, F.sum((w["net/W"] + w["map/W"] + w["net/b"]) ** 2)
+
+    def labels(parameters: Any) -> dict[str, str]:
+        return {name: name[:3] for name in parameters}
+
+    w, loss = made()
+    for given in (labels, labels(w)):
+        net = optax.chain(optax.trace(0.5), optax.sgd(0.01))
+        tx = optax.multi_transform({"map": optax.sgd(1e-3), "net": net}, given)
+        w, loss = made()
+        solver = S.Solver.from_optax(tx)
+        step = nn.train_step(loss, w, solver)
+        step()
+        np.testing.assert_allclose([w[name].d[0] for name in w], [1 - 0.06, 1 - 0.006, 1 - 0.06], rtol=1e-12)
+    assert [name.partition(":")[2] for name in solver.named_state()] == ["net/W", "net/b"]
+
+
 def test_from_optax() -> None:
     params, solver = parameters(), S.Solver.from_optax(optax.chain(optax.clip(0.5), optax.sgd(0.1)))
     solver.set_parameters(params)
@@ -435,7 +456,7 @@ def test_a_first_state_is_what_optax_makes(tx: Any, dtype: str) -> None:
     solver = S.Solver.from_optax(tx)
     solver.set_parameters(ps)
     with x64_if(dtype == "float64"):
-        expected = jax.tree.map(jnp.asarray, tx.init(tuple(map(jnp.asarray, arrays))))
+        expected = jax.tree.map(jnp.asarray, tx.init(dict(zip(ps, map(jnp.asarray, arrays), strict=True))))
     assert jax.tree.structure(solver.state) == jax.tree.structure(expected)
     for a, b in zip(jax.tree.leaves(solver.state), jax.tree.leaves(expected), strict=True):
         assert np.asarray(a).dtype == np.asarray(b).dtype

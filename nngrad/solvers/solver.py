@@ -113,7 +113,12 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
 
     @staticmethod
     def from_optax(tx: Transformation | Callable[[Any], Transformation], lr: Rate | None = None) -> Solver:
-        """Make a solver from any optax transformation.
+        """Make a solver from any optax transformation. It sees parameters, gradients and its state in dicts by the
+        parameters' names, so `optax.multi_transform` takes labels by name, for groups with rates of their own:
+
+            rates = {"slow": optax.adam(1e-5), "fast": optax.adam(1e-3)}
+            S.Solver.from_optax(optax.multi_transform(
+                rates, lambda p: {name: "slow" if name.startswith("@mapping") else "fast" for name in p}))
 
         Args:
             tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`. `pickle`
@@ -343,6 +348,26 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         return arrays
 
 
+def by_name(tx: Transformation, names: tuple[str, ...]) -> Transformation:
+    """A transformation of arrays of parameters, made of one that sees them in a dict by name."""
+
+    def named(arrays: Any) -> Any:
+        return dict(zip(names, arrays, strict=True)) if isinstance(arrays, tuple) else arrays  # else a placeholder
+
+    def listed(tree: Any) -> Arrays:
+        return tuple([tree[name] for name in names])
+
+    def update(grads: Any, state: Any, params: Any = None, **facts: Any) -> tuple[Arrays, Any]:
+        if facts:
+            value_fn = facts["value_fn"]
+            facts = {**facts, "grad": named(facts["grad"]), "value_fn": lambda params: value_fn(listed(params))}
+        updates, new = tx.update(named(grads), state, named(params), **facts)
+        return listed(updates), new
+
+    kind = type(tx) if isinstance(tx, optax.GradientTransformationExtraArgs) else optax.GradientTransformation
+    return kind(lambda params: tx.init(named(params)), update)
+
+
 class FromOptax(Solver):
     """Updates parameters by an optax transformation; made by `Solver.from_optax`."""
 
@@ -362,7 +387,11 @@ class FromOptax(Solver):
         self._own_rate = lr is None
 
     def transformation(self, lr: Any) -> Transformation:
-        return self._tx if self._own_rate else self._tx(lr)
+        return by_name(self._tx if self._own_rate else self._tx(lr), tuple(self._params))
+
+    @property
+    def _names_in_state(self) -> Any:
+        return dict(zip(self._params, self._params, strict=True))
 
     def set_learning_rate(self, learning_rate: Rate) -> None:
         if self._own_rate:

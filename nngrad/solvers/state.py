@@ -66,9 +66,10 @@ def _numbers_of(closed: ClosedJaxpr) -> list[Any] | None:
 
 
 def names_of_state(
-    init: Callable[[Any], Any], state: Any, parameters: tuple[str, ...], names: Mapping[str, str]
+    init: Callable[[Any], Any], state: Any, parameters: Any, names: Mapping[str, str]
 ) -> list[str]:
-    """A name for each array of a state that `init` made for some parameters, in order.
+    """A name for each array of a state that `init` made for some parameters, in order. `parameters` are their names, in
+    the structure in which `init` gives them to the transformation.
 
     A name is what `names` calls the array's place in the state, or else that place, and the parameter it belongs to:
     'mean:conv/W', 't'. With a loss scale there are the same names, and those of the scale.
@@ -78,8 +79,8 @@ def names_of_state(
             init, lambda _, name: name, state, parameters,
             transform_non_params=lambda leaf: jax.tree.map(lambda _: None, leaf),
         )
-    except IndexError:  # `init` of `optax.lbfgs` reads the first parameter, which optax leaves out here
-        owners = _owners_by_size(init, parameters)
+    except (IndexError, ValueError, TypeError):  # where `init` looks at parameters (`optax.lbfgs`, labels by name),
+        owners = _owners_by_size(init, tuple(parameters))  # optax has a placeholder for them all
     scaled = isinstance(state, ScaledState)
     paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(state)[0]]
     owned = jax.tree.leaves(owners, is_leaf=lambda x: x is None)

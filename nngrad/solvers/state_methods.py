@@ -140,8 +140,13 @@ class StateMethods:
     def named_state(self) -> dict[str, jax.Array]:
         """The arrays of the state by name: 'mean:conv/W' for one of a parameter, 't' for the count."""
         state, names = self.state, names_by_place(type(self))
-        named = names_of_state(self._init(), state, tuple(self._params), names)
+        named = names_of_state(self._init(), state, self._names_in_state, names)
         return dict(zip(named, jax.tree.leaves(state), strict=True))
+
+    @property
+    def _names_in_state(self) -> Any:
+        """The names of the parameters, in the structure in which the transformation sees them."""
+        return tuple(self._params)
 
     def _counts(self, named: Mapping[str, Any]) -> bool:
         """Whether it computes with the number of updates, which is then among the arrays of its state."""
