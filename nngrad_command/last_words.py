@@ -1,6 +1,7 @@
 """A process that reports the end of another one that cannot: run as a script, controlled by its standard input.
 
 When its coordinator is gone, JAX ends a process at once, with a page of C++ errors, and without running any Python.
+Where process 0, which runs the coordinator, is killed, nothing can prevent that; so it is explained.
 
 The first line of input is JSON: `who` the process is and, unless it is process 0, the `address` at which process 0
 listens and the name of the `first`. A line `said` means that nothing is left to report. The input ends when the process

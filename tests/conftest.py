@@ -104,7 +104,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def check_installed() -> None:
-    """Refuse packages that lie beside these tests: a wheel is not what is tested then."""
+    """Refuse packages that lie beside these tests: a wheel is not what is tested then. So a test that reads files of
+    the packages finds them by `nngrad.__file__`, and one that reads pages or pyproject.toml by its own."""
     for name in ("nngrad", "backward_registry", "nngrad_command"):
         found = importlib.util.find_spec(name)
         file = found and found.origin

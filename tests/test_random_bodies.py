@@ -152,7 +152,8 @@ def rows(*ys: Any) -> Any:
 
 
 def unrolled(body: Any, carry: Any, xs: Any, reverse: bool = False) -> Any:
-    """`lax.scan` without a loop: what JAX differentiates has no bodies."""
+    """`lax.scan` without a loop: what JAX differentiates has no bodies, in which it drops rules that call their
+    function."""
     ys = [None] * len(xs)
     for i in sorted(range(len(xs)), reverse=reverse):
         carry, ys[i] = body(carry, xs[i])

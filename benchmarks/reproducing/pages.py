@@ -1,4 +1,7 @@
-"""The page of a comparison, made of its prose and of the kept figures, and the page that lists them all."""
+"""The page of a comparison, made of its prose and of the kept figures, and the page that lists them all.
+
+After a merge of branches that both add comparisons, `python -m benchmarks.reproducing --pages` makes that list anew.
+"""
 
 from __future__ import annotations
 

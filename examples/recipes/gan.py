@@ -123,7 +123,8 @@ class DigitGan(Recipe):
         return self._generated()[0][:100], self._images[:100]
 
     def _batch_of(self, rng: np.random.Generator) -> tuple[Array, Array, Array, Array]:
-        """Real images, noise, the labels of the images, and mixing weights."""
+        """Real images, noise, the labels of the images, and mixing weights. The order of the draws must not change:
+        earlier runs resume bit for bit."""
         chosen = rng.integers(0, len(self._images), self._batch)
         mix = rng.random((self._batch, 1), dtype=np.float32)
         return self._images[chosen], self._random(rng), one_hot_labels(self._kinds[chosen]), mix

@@ -210,7 +210,8 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
 def compiled_as_equal_graphs(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Callable[..., Any] | None:
     """A graph as a compiled function of concrete arrays, whose executable equal graphs share: they may differ in the
     values of leaves that are not inputs, which are frozen as in `to_jax`, and in numbers. None if it has functions that
-    draw, exchange or contain user code, or leaves that are placed on one of several devices.
+    draw, exchange or contain user code, which the executable would outlive, or leaves that are placed on one of several
+    devices.
     """
     linear = linearize(outputs, first=inputs, effects=False)
     program, rest = linear.program, linear.leaves[len(inputs) :]

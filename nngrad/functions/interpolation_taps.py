@@ -117,7 +117,8 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 
 
 def transposed_taps(each: Taps, count: int) -> Taps:
-    """The taps of the transpose: for each of `count` elements, the results that it contributes to."""
+    """The taps of the transpose: for each of `count` elements, the results that it contributes to. So the transpose
+    gathers too: on a CPU, a scatter takes two to five times as long."""
     size, width = each.indices.shape
     results, elements, weights = np.repeat(np.arange(size), width), each.indices.ravel(), each.weights.ravel()
     order = np.flatnonzero(weights)

@@ -209,7 +209,11 @@ def is_linear_in_weights(fun: TracedFunction, order: int, *arguments: Any) -> bo
 
 @functools.lru_cache(maxsize=1024)
 def follows_what_moves(fun: TracedFunction) -> bool:
-    """Whether derivatives of `fun` depend on which inputs move: a rule inside is told, or raises if all of them do."""
+    """Whether derivatives of `fun` depend on which inputs move: a rule inside is told, or raises if all of them do.
+
+    Rules that are told, and derivatives by what a `custom_vjp` closes over, are never tried: where they raise, JAX's
+    own cache stays half filled, and later calls fail that are right.
+    """
     if not fun.custom or fun.is_told:
         return fun.is_told
     if not set(fun.closed_over).isdisjoint(fun.active):

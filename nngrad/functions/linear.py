@@ -113,7 +113,8 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
         if not w or w[0] != size:
             raise ValueError(f"weight must have {size} rows for x of shape {shape} with base_axis={base_axis}, got "
                              f"shape {w}")
-        # Batch axes stay separate: to be merged with others, one that is sharded over devices would be gathered.
+        # Batch axes stay separate, since XLA partitions a reshape only along its first axis: to be merged with others,
+        # one that is sharded over devices would be gathered.
         if shape != (*batch, size) or not batch:
             x = reshape(x, shape=(*batch, size) if batch else (1, size))
         if len(w) != 2:

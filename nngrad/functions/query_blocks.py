@@ -2,7 +2,14 @@
 
 A loop over the blocks computes the weights of a few queries for all keys at a time, and its step is a checkpoint. So a
 gradient recomputes the weights of a block when it needs them, and accumulates the gradients of keys and values over the
-blocks. It is again a loop over blocks, and differentiable in the same way.
+blocks. It is again a loop over blocks, and differentiable in the same way. Without the checkpoint, the gradient of the
+loop would turn its sums of products into one product of stacks, of all weights.
+
+Causal attention computes the blocks above the diagonal too, and masks them. Three exact ways to skip them were
+measured, none of which is better at every order within 1.15 of the time to compile: rectangles of a quarter of the
+length as more of the batch (0.8 to 1.2 of the time, 2.3 to 3.5 of the memory), block i folded with block n - 1 - i
+(half the arithmetic, 1.5 to 7 of the time to compile), and four loops over ranges of queries (0.6 to 0.7 of the time,
+twice the time to compile).
 """
 
 from __future__ import annotations

@@ -26,7 +26,11 @@ from .variable import Variable
 
 
 class Range(NamedTuple):
-    """The range of an argument, for use as `Annotated[int, Range(...)]`."""
+    """The range of an argument, for use as `Annotated[int, Range(...)]`.
+
+    It is checked where callers' arguments become hashable, and graphs are read from files. `Composite.body` and `apply`
+    check nothing, and functions under `explained_by_name` have no ranges.
+    """
 
     holds: Callable[[Any], bool]
     demand: str

@@ -305,7 +305,10 @@ class OutputGroup:
         return [y if y is not None and y._group is self else None for y in found]
 
     def cover(self, serials: Iterable[int], forward: object) -> None:
-        """Record `forward` as the last one to cover the functions with these serial numbers."""
+        """Record `forward` as the last one to cover the functions with these serial numbers.
+
+        If all members among a function's outputs are gone while another output lives, these do not count as covered.
+        """
         self._covered.update(dict.fromkeys(serials, forward))
 
     def covered_by(self, forward: object) -> list[int]:

@@ -5,7 +5,9 @@ the one that the rule returns (`fwd` of `custom_vjp`), and the next derivative i
 
     clip.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -1, 1),))
 
-has the derivative of `x` from the second order on. Rules that call the function itself keep theirs at every order.
+has the derivative of `x` from the second order on. Rules that call the function itself keep theirs at every order,
+also in loops, where JAX drops them from the second order on, since partial evaluation inlines what they call. So tests
+compare these with unrolled loops.
 """
 
 from __future__ import annotations

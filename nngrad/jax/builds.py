@@ -235,7 +235,7 @@ def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
 
 
 def called(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
-    """The result of `fun`, for when nothing has been differentiated yet."""
+    """The result of `fun`, for when nothing has been differentiated yet: `value` would lose custom rules."""
     return fun(*args, **kwargs)
 
 

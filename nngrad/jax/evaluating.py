@@ -30,7 +30,8 @@ def may_run_now(equation: Any) -> bool:
 
 
 def evaluated_now(equation: Any, values: Sequence[KnownArray]) -> list[KnownArray]:
-    """The results of an equation whose inputs are all known."""
+    """The results of an equation whose inputs are all known: arrays, even while JAX traces. A tracer in their place
+    would keep all that reads it opaque."""
     on_host = _evaluated_on_host(equation, values)
     if on_host is not None:
         return [on_host]

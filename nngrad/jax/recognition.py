@@ -151,7 +151,8 @@ def _axes_of_maps(described: tuple[Any, ...], elementwise: bool) -> list[tuple[i
     """The axes over which at most two calls of `jax.vmap` may map a function: one tuple for each possibility, the
     outermost map first."""
     ranks = {len(shape) for shape, *_ in described}
-    if (len(described) != 1 and not elementwise) or len(ranks - {0}) > 1:  # else elements would change places
+    # `jax.vmap` aligns inputs of different ranks by the mapped axis, not from the right: elements would change places.
+    if (len(described) != 1 and not elementwise) or len(ranks - {0}) > 1:
         return [()]
     axes = range(max(ranks))
     return [(), *[(a,) for a in axes], *[(a, 0) for a in axes if len(axes) > 1]]

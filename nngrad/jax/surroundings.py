@@ -102,7 +102,8 @@ class Surroundings:
         return self._values[id(tracer)]
 
     def are_weak(self, made: Sequence[Variable], like: Iterable[bool]) -> None:
-        """Mark Variables as weakly typed where `like` says so."""
+        """Mark Variables as weakly typed where `like` says so. If a weak and a strong result are one Variable, both are
+        weak."""
         self.weak.update([(id(x), x) for x, weak in zip(made, like, strict=True) if weak])
 
     def traced(self, kind: ArgumentKinds, trace: Callable[[], Trace]) -> Trace:

@@ -97,7 +97,10 @@ def taylor(
     fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, order: int, factorial_scaled: bool
 ) -> tuple[Any, Any]:
     """The value, and its derivatives along a curve. Each is the tangent of the previous one, where the point moves
-    along the curve's first derivative, that along the second, and so on."""
+    along the curve's first derivative, that along the second, and so on.
+
+    In canonical form order n adds L products to a network of L layers, where JAX's `jet` adds L (n + 1).
+    """
     given, along = args
     results, tree = jax.tree.flatten(fun(*given))
     curve = [jax.tree.leaves(given)]

@@ -24,7 +24,8 @@ from .watching import HostWatch
 
 HEARTBEAT_TIMEOUT, INITIALIZATION_TIMEOUT, TIMEOUT = 100.0, 300.0, 600.0
 LATER = 30
-"""Seconds that JAX's timeout exceeds nngrad's, since JAX aborts the process without a clear message."""
+"""Seconds that JAX's timeout exceeds nngrad's, since JAX aborts the process without a clear message. A lost heartbeat
+aborts it too, so JAX's limit for that is twice nngrad's."""
 
 
 @dataclass(frozen=True, slots=True)

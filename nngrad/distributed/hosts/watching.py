@@ -310,7 +310,8 @@ class HostWatch:
                 self._adopt(self._own)
 
     def _at_exit(self) -> None:
-        """Wait for the other processes, since none may exit early; if one has failed, exit without JAX's handlers."""
+        """Wait for the other processes, since none may exit early; if one has failed, exit without JAX's handlers,
+        which would wait for minutes. What is registered with `atexit` after `initialize` has run before this."""
         if os.getpid() != self._process:
             return
         if self.failure is None:
@@ -346,5 +347,6 @@ class HostWatch:
 
 
 def _speaks_of_connections(error: Exception) -> bool:
+    # When a ring of gloo breaks, only neighbours get such an error; other processes learn of it from the store.
     text = str(error).lower()
     return isinstance(error, ValueError | RuntimeError) and any(word in text for word in CONNECTIONS)

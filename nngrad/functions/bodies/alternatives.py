@@ -292,7 +292,12 @@ def switch_of_bodies(*x: Array, bodies: Static, kept: Static = ()) -> tuple[jax.
 
 
 class Checkpoint(Alternatives):
-    """An op that runs one body; its derivatives recompute all they need except the kept values."""
+    """An op that runs one body; its derivatives recompute all they need except the kept values.
+
+    It is no plan of what one graph recomputes (`Plan`), nor could it be: plans choose single functions and take results
+    that the user holds, which a body would hide, and a gradient of a gradient overlays its passes, so that a body with
+    segments of both would depend on itself. And a plan, made of emitted gradients, has no place for a loop's steps.
+    """
 
     again = True
 

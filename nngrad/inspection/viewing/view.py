@@ -197,6 +197,7 @@ class Inline:
         return f"<graph in {self._file}>"  # for front ends without HTML
 
     def _repr_html_(self) -> str:
+        # Without `allow-same-origin`: names in a graph are not trusted with the notebook.
         page = html.escape(self._file.read_text(encoding="utf-8"))
         return (f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-downloads" title="graph" '
                 f'style="{_FRAME}"></iframe>')  # fmt: skip

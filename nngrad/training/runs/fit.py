@@ -293,7 +293,7 @@ class _Loop:
             self._measure(values, evaluate)
         else:
             run.log.moved(number)
-        for call in self._run.callbacks:
+        for call in self._run.callbacks:  # before the checkpoint, which holds what they know after this step
             call(run)
         if self._checkpoints is None:
             self._losses.add(number, values.get("loss", 0.0))

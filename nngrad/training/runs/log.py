@@ -126,6 +126,7 @@ class TrainingLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         with self._closed:
+            # Not after an error: a resumed run would have a line that an undisturbed one lacks.
             if kind is None and self._last is not None:
                 self.write(*self._last)
 
