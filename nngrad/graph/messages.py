@@ -154,7 +154,7 @@ class ImportHints:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Let the import fail with Python's own error, or raise one with a hint; through `importlib.util.find_spec` too.
+        """Let the import fail with Python's own error, or raise one with a hint, in `importlib.util.find_spec` too.
 
         Raises:
             ImportError: It names the counterpart of `name`.
