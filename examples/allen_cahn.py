@@ -112,7 +112,7 @@ def with_kit(steps: int) -> Run:
     r = residual(solution(p, x, t), x, t)
     residual_at = nn.compile(r, [x, t])
     solver = S.GaussNewton(damping=1e-7)
-    step = nn.train_step(roots * r / POINTS**0.5, p, solver, inputs=[x, t, roots], wait_for_best=True)
+    step = nn.train_step(roots * r / POINTS**0.5, p, solver, inputs=[x, t, roots])
 
     def at_new_points() -> Any:
         places, times = points(rng)
@@ -134,7 +134,7 @@ def plain(limit: float) -> Run:
 
     ends = u(0 * x + 1, t) - u(0 * x - 1, t)
     loss = F.mean(residual(u(x, t), x, t) ** 2) + F.mean(100 * (u(x, 0 * t) - initial(x)) ** 2) + F.mean(ends**2)
-    step = nn.train_step(loss, p, S.Adam(1e-3), inputs=[x, t], wait_for_best=True)
+    step = nn.train_step(loss, p, S.Adam(1e-3), inputs=[x, t])
 
     def at_new_points() -> Any:
         return step(*[a.astype(np.float32) for a in points(rng)])

@@ -55,7 +55,7 @@ class Run:
         p = weights(self.rng, 1, WIDTH, WIDTH, 1)
         x, candidates, grid = (nn.Variable((n, 1), dtype=np.float64) for n in (POINTS, CANDIDATES, 1001))
         self.step = nn.train_step(
-            residual(solution(p, x), x) / POINTS**0.5, p, S.GaussNewton(damping=1e-6), inputs=[x], wait_for_best=True
+            residual(solution(p, x), x) / POINTS**0.5, p, S.GaussNewton(damping=1e-6), inputs=[x]
         )
         self.residual_at = nn.compile(residual(solution(p, candidates), candidates), [candidates])
         self.at = nn.compile(solution(p, grid), [grid])

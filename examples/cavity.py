@@ -91,7 +91,7 @@ def solve(steps: int, out: Path) -> script.Result:
     factor = (BOUNDARY / wall_x.size) ** 0.5
     residuals = [r / POINTS**0.5 for r in momentum(*flow(p, x, y), x, y)] + [factor * (u - wanted_u), factor * v]
     # The last biases are constants in psi and in the pressure, of which nothing depends.
-    step = nn.train_step(residuals, p[:-1], S.GaussNewton(damping=1e-2, adaptive=True), wait_for_best=True)
+    step = nn.train_step(residuals, p[:-1], S.GaussNewton(damping=1e-2, adaptive=True))
 
     half, table_y, table_x = variables(np.full((17, 1), 0.5), U_ALONG_Y[:, :1], V_ALONG_X[:, :1])
     u = velocity(flow(p, half, table_y)[0], half, table_y)[0]

@@ -103,7 +103,7 @@ def trained(problem: Problem, solver: S.Solver, going_on: Callable[[list[float]]
     x, others = (nn.Variable.from_numpy_array(rng.uniform(-1, 1, (n, d))) for n in (problem.points, 2000))
     residual = problem.residual(problem.solution(network(p, x), x), x) / np.sqrt(problem.points)
     loss = residual if solver.takes_residuals else F.sum(residual**2) / 2
-    step = nn.train_step(loss, p, solver, wait_for_best=True)
+    step = nn.train_step(loss, p, solver)
     losses, seconds = [float(step())], [0.0]
     began = time.perf_counter()
     while going_on(seconds):

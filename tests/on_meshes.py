@@ -137,7 +137,7 @@ def compiled_step() -> Found:
         x = nn.Variable((ROWS, COLUMNS))
         loss = critic_loss(x)
         solver = S.Adam(0.01)
-        step = nn.train_step(loss, nn.get_parameters(), solver, inputs=[x], wait_for_best=True)
+        step = nn.train_step(loss, nn.get_parameters(), solver, inputs=[x])
     many = batches(*[ROWS] * 40)
     for batch in many[:5]:
         step(batch)
@@ -314,7 +314,7 @@ def uneven() -> Found:
         x = nn.Variable((13, COLUMNS))
         w = nn.parameter.get_parameter_or_create("w", (COLUMNS, 16), np.ones((COLUMNS, 16), np.float32))
         loss = F.sum(F.sin(x) @ nn.shard(w, None) @ F.transpose(nn.shard(w * 2, (None, "data")), (1, 0)))
-        step = nn.train_step(loss, {"w": w}, S.Sgd(0.01), inputs=[x], wait_for_best=True)
+        step = nn.train_step(loss, {"w": w}, S.Sgd(0.01), inputs=[x])
         text = jax.jit(nn.to_jax(F.sum(F.sin(x) ** 2), [x])).lower(batch).compile().as_text()
     places = []
     for _ in range(4):

@@ -39,7 +39,7 @@ def chains() -> Iterator[list[list[str]]]:
         return run
 
     executables = [each for each in gc.get_objects() if isinstance(each, Executable)]
-    names = "optimised", "_decided", "_call"
+    names = "function", "_decided", "_call"
     before = [(each, name, getattr(each, name)) for each in executables for name in names]
     for each, name, function in before:
         if function is not None:
@@ -87,8 +87,7 @@ def test_at_most_two_frames_lie_between_the_caller_and_jax(dtype: str) -> None:
     assert max(frames_of(lambda: function(x.d))) == most
     solver = S.Adam(1e-3)
     solver.set_parameters({"w": w})
-    with nn.deterministic():  # the optimised tier
-        assert max(frames_of(solver.update)) == 0  # which calls JAX itself, with what is to be taken over
+    assert max(frames_of(solver.update)) == 0  # which calls JAX itself, with what is to be taken over
     step = nn.train_step(loss, {"w": w}, S.Sgd(1e-3), inputs=[x])
     assert max(frames_of(lambda: step(x.d))) == 0
 

@@ -147,10 +147,10 @@ def test_steps_that_become_a_loop_take_numbers() -> None:
 
 
 def test_what_xla_cannot_compile_runs_in_partitions_with_each_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(self: Executable, arrays: Any) -> Any:
+    def fails(self: Executable, function: Any, arrays: Any) -> Any:
         raise jax.errors.JaxRuntimeError("too large")
 
-    monkeypatch.setattr(Executable, "_optimise", fails)
+    monkeypatch.setattr(Executable, "_compile", fails)
     monkeypatch.setattr("nngrad.execution.compiled.MOST_TRUSTED", 2)
     for number in (0.3, 0.4):
         y, expected = nn.Variable.from_numpy_array(np.arange(3.0)), np.arange(3.0)

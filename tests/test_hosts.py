@@ -433,7 +433,7 @@ def test_several_processes_run_the_best_executable_alone(monkeypatch: pytest.Mon
     large = Program(Block((), tuple([None] * compiling.LARGE), (), ()))  # type: ignore[arg-type]
     monkeypatch.setattr(Block, "opaque", False)
     mesh = Mesh(jax.sharding.Mesh(np.array(jax.devices()[:1]), ["data"]))
-    assert compiling.is_large(large)
-    assert compiling.is_large(large._replace(mesh=mesh))
+    assert compiling.has_two_tiers(large)
+    assert compiling.has_two_tiers(large._replace(mesh=mesh))
     mesh.spans_processes = True
-    assert not compiling.is_large(large._replace(mesh=mesh))
+    assert not compiling.has_two_tiers(large._replace(mesh=mesh))

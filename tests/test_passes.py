@@ -14,7 +14,6 @@ from nngrad.execution import passes
 from nngrad.execution.compiled import hoisted_of
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.passes import all_passes, is_too_long, lowered, prepared, register_pass
-from nngrad.execution.program import digest_of_program
 from nngrad.graph import Variable
 from nngrad.graph.block import Block
 from tests.slow import slow_but
@@ -95,7 +94,6 @@ def test_what_is_left_out_is_not_done(build: object, name: str) -> None:
         other = linearize(graph).program
     assert other.block == program.block
     assert other != program
-    assert digest_of_program(other) != digest_of_program(program)
     assert prepared(other).block != prepared(program).block
 
 

@@ -84,7 +84,7 @@ def test_schedules_equal_numbers_set_by_hand(name: str, solver: Any) -> None:
 
 def test_schedules_compile_once() -> None:
     w, loss = model()
-    step = nn.train_step(loss, {"w": w}, S.Adam(lr=halved), wait_for_best=True)
+    step = nn.train_step(loss, {"w": w}, S.Adam(lr=halved))
     for _ in range(4):
         step()
     compiled: list[str] = []

@@ -144,13 +144,13 @@ def test_arrays_that_others_hold_are_not_taken_and_those_that_nobody_holds_are_r
     step(X, T)
     step(X, T)
     executable, given = step._update._executable, []
-    run = executable.optimised
+    run = executable.function
 
     def spy(params, *others):
         given[:] = params
         return run(params, *others)
 
-    executable.optimised = spy
+    executable.function = spy
     step(X, T)
     assert given[0].is_deleted()
     given.clear()

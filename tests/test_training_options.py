@@ -253,18 +253,3 @@ def test_a_dynamic_scale_shrinks_before_anything_is_raised() -> None:
         step(np.full(4, 60.0, np.float16))
     with pytest.raises(FloatingPointError, match=r"loss is inf"):
         step(np.full(4, np.inf, np.float16))
-
-
-def test_the_disk_tells_steps_apart() -> None:
-    x = Variable((8, 3))
-    loss = F.mean(network(x) ** 2.0)
-    found = [nn.train_step(loss, get_parameters(), S.Sgd(), inputs=x, **options)._update._structure() for options in [
-        {}, {"aux": [loss]}, {"aux": {"a": loss}}, {"aux": "gradient_norm"}, {"aux": "finite"}, {"accumulate": 2},
-        {"clip_grad_by_value": 1.0}, {"clip_grad_by_norm": 1.0}, {"clip_grad_by_norm": 2.0},
-        {"clip_grad_by_global_norm": 1.0}, {"weight_decay": 0.1}, {"weight_decay": len}, {"on_nan": "skip"},
-        {"on_nan": "raise"}, {"averages": nn.MovingAverage(get_parameters(), 0.5)},
-        {"averages": nn.MovingAverage(get_parameters(), 0.6)},
-        {"averages": nn.MovingAverage(get_parameters(), 0.5, bias_correction=False)},
-        {"averages": nn.MovingAverage([get_parameter("two/affine/W")], 0.5)},
-    ]]  # fmt: skip
-    assert None not in found and len(set(found)) == len(found)

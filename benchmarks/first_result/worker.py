@@ -21,8 +21,6 @@ from .cases import CASES
 
 STEADY = 1.0
 """For so many seconds the steady state is measured."""
-MOST_SECONDS = 120
-"""For so many seconds it is waited for."""
 
 
 def waited_for(result: Any) -> Any:
@@ -55,9 +53,6 @@ def main() -> None:
         start = time.perf_counter()
         waited_for(step())
         others.append(time.perf_counter() - start)
-    until = time.perf_counter() + (0 if options.tiny else MOST_SECONDS)
-    while nn.executables.info().optimised < nn.executables.info().quick and time.perf_counter() < until:
-        jax.block_until_ready(step())  # the steady state is that of the best executable
     steady, until = [], time.perf_counter() + (0 if options.tiny else STEADY)
     while not steady or time.perf_counter() < until:
         start = time.perf_counter()

@@ -1,7 +1,6 @@
 """Sparse Hessians and Jacobians of 10,000 variables: a finite-element energy, and the defects of a collocation.
 
 The peer is asdex where it is installed, else the dense matrix by JAX, which is for the tiny sizes of `--smoke` alone.
-An evaluation is one of those after the optimised executable has taken over from that of the first calls.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import nngrad.functions as F
 from ..timing import Contender, Row, forget, medians, row, wait_for
 
 OURS, ASDEX, DENSE = "nngrad", "asdex", "jax, dense"
-MOST_QUICK_CALLS = 200
 PEER = ASDEX if importlib.util.find_spec("asdex") else DENSE
 
 Function = Callable[[Any, Any], Any]
@@ -101,14 +99,6 @@ def peers(case: Case) -> Contender:
     return lambda: compiled(x)
 
 
-def settle(contender: Contender) -> None:
-    """Call it until optimised executables run."""
-    for _ in range(MOST_QUICK_CALLS):
-        if nn.executables.info().optimised >= nn.executables.info().quick:
-            return
-        wait_for(contender())
-
-
 def run(smoke: bool, torch: bool) -> list[Row]:
     """Lines of the table."""
     rows = []
@@ -121,8 +111,6 @@ def run(smoke: bool, torch: bool) -> list[Row]:
                 contenders[name] = make(case)
                 wait_for(contenders[name]())
                 first[name] = time.perf_counter() - start
-            if not smoke:
-                settle(contenders[OURS])
             times = medians(contenders, *((2, 1) if smoke else (20, 5)))
             what = f"{case.name}, {case.x.size} variables"
             rows += [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,13 +17,12 @@ from ..graph.process import Process, check_process
 from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_A_STEP, BYTES_OF_AN_EXECUTABLE, MOST_TRUSTED
 from . import compiling
 from .across import Across
-from .compiling import quick_calls, spent
-from .equal_parts import QuickParts
+from .compiling import has_two_tiers, note_call, quick_options, spent
 from .executable import Executable, Settings
 from .lower import in_partitions, lower, lowered_where_it_runs, lowered_whole
-from .partitions import Hoisted, cut, hoisted, taking_literals, with_literals
+from .partitions import Hoisted, cut, equal_parts, hoisted, may_have_equal_parts, taking_literals, with_literals
 from .passes import is_too_long, prepared
-from .program import Program, digest_of_program
+from .program import Program
 
 
 class Executables(BoundedCache):
@@ -69,9 +69,12 @@ def while_cached(executable: Callable[..., Any]) -> Callable[[], Callable[..., A
     return found
 
 
-def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
-    """The executable of a program, from arrays of the leaves to arrays of the results."""
+def executable_of(program: Program, at_its_best: bool = False) -> Callable[..., tuple[Any, ...]]:
+    """The executable of a program, from arrays of the leaves to arrays of the results. With `at_its_best` its first
+    call runs the optimised tier too."""
     check_process()
+    if at_its_best:
+        note_call(hoisted_of(program).program)
     table = _part_for(program)
     executable: Callable[..., tuple[Any, ...]] | None = table.find(program)
     if executable is not None:
@@ -112,22 +115,45 @@ def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executa
         function = lowered_whole(program if shorter is None else shorter)
     else:
         function = lowered_whole(program, taking_literals, given.takes)
-    jitted, structure = jax.jit(function), digest_of_program(program)
-    quick = quick_calls(program)
+    is_tiered = has_two_tiers(program)
     return Executable(
-        jitted, Settings(program.device, program.block.needs_x64, program.mesh),
-        opaque=program.block.opaque, divided=program.mesh, quick_calls=quick,
-        structure=lambda: structure, compiled=compiling.watched_compilation(program),
+        jax.jit(function), Settings(program.device, program.block.needs_x64, program.mesh),
+        opaque=program.block.opaque, divided=program.mesh, tiered=program if is_tiered else None,
+        in_equal_parts=functools.partial(_in_equal_parts, given),
         in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(given),
-        quickly=QuickParts(given).compiled if quick and program.mesh is None else None,
+        compiled=compiling.watched_compilation(program),
     )  # fmt: skip
+
+
+def _apart_from_numbers(given: Hoisted, arrays: tuple[Any, ...]) -> tuple[tuple[float, ...], tuple[Any, ...]]:
+    """The numbers among an executable's arguments, and the other arguments."""
+    return ((), arrays) if given.numbers is None else (tuple(np.asarray(arrays[0]).tolist()), arrays[1:])
+
+
+def _in_equal_parts(given: Hoisted, arrays: tuple[Any, ...]) -> Callable[..., tuple[Any, ...]] | None:
+    """The program in parts for the quick tier, for these arguments; None if it is better compiled in one piece."""
+    if given.program.mesh is not None or not may_have_equal_parts(given.program.block):
+        return None
+    numbers, _ = _apart_from_numbers(given, arrays)
+    program = prepared(with_literals(given.program, numbers))
+    parts = equal_parts(program.block)
+    if parts is None:
+        return None
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        start = time.perf_counter()
+        results = in_partitions(program, parts, quick_options())(*_apart_from_numbers(given, arrays)[1])
+        spent.add(compile=time.perf_counter() - start)
+        return results
+
+    return run
 
 
 def _in_partitions(given: Hoisted) -> Callable[..., tuple[Any, ...]]:
     """The program in partitions, in case XLA cannot compile it as a whole."""
 
     @functools.lru_cache(8)
-    def apart(*numbers: float) -> Callable[..., tuple[Any, ...]]:
+    def apart(numbers: tuple[float, ...]) -> Callable[..., tuple[Any, ...]]:
         program = prepared(with_literals(given.program, numbers))
         return in_partitions(program, cut(program.block))
 
@@ -135,9 +161,9 @@ def _in_partitions(given: Hoisted) -> Callable[..., tuple[Any, ...]]:
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         nonlocal has_run
-        numbers, rest = ((), arrays) if given.numbers is None else (np.asarray(arrays[0]).tolist(), arrays[1:])
+        numbers, rest = _apart_from_numbers(given, arrays)
         try:
-            results = apart(*numbers)(*rest)
+            results = apart(numbers)(*rest)
         except jax.errors.JaxRuntimeError as error:
             if not has_run:
                 error.add_note(

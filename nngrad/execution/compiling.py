@@ -1,13 +1,10 @@
 """Compilation: the two tiers of a large program, statistics, and the warning about programs that are compiled again and
 again.
 
-The first calls of a large program run an executable that compiles quickly, later ones an optimised one. XLA's compiler
-for CPUs takes seconds for such a program. With fewer optimisations it takes two fifths to a seventh of that, depending
-on its version, and the result runs up to six times slower. A program that is called once is done soonest in the quick
-tier, one that is called often in the optimised tier. Nobody knows how often it will be called, so the optimised
-executable is compiled, synchronously, once the calls of the quick one have lost an estimated third of its compile time.
-The estimate is based on the structure alone, without a clock, and calls are counted by structure: so the call at which
-a structure's rounding changes is the same in every run.
+The first call of a large program in a process runs an executable that compiles quickly, every later one an optimised
+one. XLA's compiler for CPUs takes seconds for such a program. With fewer optimisations it takes two fifths to a seventh
+of that, depending on its version, and the result runs several times slower. So what is called once is done soonest in
+the quick tier. What is called a second time will probably be called often: then the optimised executable is compiled.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ import sys
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -25,10 +22,9 @@ import jax
 
 from ..graph import Op
 from ..graph.block import Block, bodies_in
-from ..graph.body_op import ControlOp
-from ..graph.messages import SourceLocation, users_location
+from ..graph.messages import SourceLocation, users_location, warn_user
 from ..graph.spec import Spec
-from ..graph.thresholds import LARGE, SECONDS_OF_A_CALL, SECONDS_OF_A_KIND, SECONDS_OF_AN_ELEMENT, SHARE_LOST
+from ..graph.thresholds import LARGE
 from .program import Program
 
 _lock = threading.Lock()
@@ -62,64 +58,13 @@ def quick_options() -> dict[str, str | bool]:
     return _OPTIONS if known(_OPTIONS) else {name: each for name, each in _OPTIONS.items() if known({name: each})}
 
 
-def thorough_options() -> dict[str, str | bool]:
-    """Options for a quick tier that runs as fast as the optimised one, if there is little to compile. Adam's update of
-    six parameters compiles in 120 ms for 55, and 380 in the optimised tier; large ones run five times faster."""
-    return {name: "1" if name == _LEVEL else each for name, each in quick_options().items()}
+# ---------------------------------------------------------------- the tier of a call
 
 
-class QuickExecutable(NamedTuple):
-    """An executable of the quick tier."""
+def has_two_tiers(program: Program) -> bool:
+    """Whether the first call of a program runs the quick tier. User code is not compiled twice.
 
-    call: Callable[..., Any]
-    seconds: float
-    """Its compile time; 0 if its first call compiles it."""
-
-
-# ---------------------------------------------------------------- how many calls run the quick tier
-
-
-class Work(NamedTuple):
-    """An estimate of a program's work."""
-
-    kinds: int
-    """How many functions differ in op, static arguments, shapes or dtypes. Repeated ones are compiled as loops, or
-    quickly.
-    """
-    elements: int
-    """How many elements the functions read or write, counting the largest array of each."""
-
-    def plus(self, other: Work) -> Work:
-        """The sum of two estimates."""
-        return Work(*[a + b for a, b in zip(self, other, strict=True)])
-
-    @property
-    def quick_calls(self) -> int:
-        """How many calls run the quick tier."""
-        lost = SECONDS_OF_A_CALL + self.elements * SECONDS_OF_AN_ELEMENT
-        return int(SHARE_LOST * self.kinds * SECONDS_OF_A_KIND / lost)
-
-
-def work_of(program: Program) -> Work:
-    """An estimate of a program's work. Loops of unknown length count as one step."""
-    kinds, elements = set(), 0
-    waiting = [(program.block, 1)]
-    while waiting:
-        block, runs = waiting.pop()
-        for (op, arguments, ins), made in zip(block.steps, block.results, strict=True):
-            given = tuple([block.spec(i) for i in ins])
-            if not isinstance(op, ControlOp):
-                kinds.add((op, arguments, given))
-                elements += runs * max([spec.size for spec in (*given, *made)], default=0)
-                continue
-            waiting += [(each.body, runs * each.runs) for each in op.within(arguments, len(given))]
-    return Work(len(kinds), elements)
-
-
-def is_large(program: Program) -> bool:
-    """Whether a program has two tiers. User code is not compiled twice.
-
-    Processes that compute together must run the same executables, with the same rounding, but each counts its own
+    Processes that compute together must run the same executables, with the same rounding, but each remembers its own
     calls.
     """
     if program.mesh is not None and program.mesh.spans_processes:
@@ -127,57 +72,23 @@ def is_large(program: Program) -> bool:
     return len(program.block.steps) >= LARGE and not program.block.opaque
 
 
-def quick_calls(program: Program) -> int:
-    """How many calls of a program run the quick tier; 0 if it has only one tier."""
-    return work_of(program).quick_calls if is_large(program) else 0
+_called: set[int] = set()
+"""Hashes of the programs that were called in this process. They are never dropped: a program that returns after its
+executable is gone runs the optimised tier, so results do not depend on what the cache holds."""
 
 
-# ---------------------------------------------------------------- counting calls
+def was_called(program: Program) -> bool:
+    """Whether a program was called in this process."""
+    return hash(program) in _called
 
 
-class CallCount:
-    """The number of calls of a structure in the quick tier. Thread-safe."""
-
-    __slots__ = ("_number",)
-
-    def __init__(self) -> None:
-        self._number = 0
-
-    def below(self, most: int) -> bool:
-        """Whether there were fewer than `most`."""
-        return self._number < most
-
-    def count(self, most: int) -> bool:
-        """Count a call, if it is one of the first `most`; returns whether it is."""
-        with _lock:
-            if self._number >= most:
-                return False
-            self._number += 1
-            return True
-
-
-_counts: dict[bytes, CallCount] = {}
-
-
-def count_of(structure: bytes) -> CallCount:
-    """The count of calls of a structure, by its digest, in this run. Counts are never dropped: if a structure returns
-    after its executables are gone, its count continues."""
+def note_call(program: Program) -> bool:
+    """Note a call of a program; returns whether it is the first in this process."""
+    structure = hash(program)
     with _lock:
-        return _counts.setdefault(structure, CallCount())
-
-
-def counted() -> dict[str, int]:
-    """The counts of all structures in the quick tier, for a checkpoint."""
-    with _lock:
-        return {structure.hex(): count._number for structure, count in sorted(_counts.items()) if count._number}
-
-
-def count_on_from(numbers: Mapping[str, int]) -> None:
-    """Restore the counts that `counted` returned; all other structures start at 0."""
-    known = {bytes.fromhex(structure): int(number) for structure, number in numbers.items()}
-    with _lock:
-        for structure in known.keys() | _counts.keys():
-            _counts.setdefault(structure, CallCount())._number = known.get(structure, 0)
+        is_first = structure not in _called
+        _called.add(structure)
+    return is_first
 
 
 # ---------------------------------------------------------------- time spent, and a progress line
@@ -196,7 +107,7 @@ class Spent(NamedTuple):
     compile: float = 0.0
     """Seconds that XLA spent compiling them."""
     quick: int = 0
-    """The number of executables compiled in the quick tier."""
+    """The number of programs that have run in the quick tier."""
     optimised: int = 0
     """How often the optimised tier has taken over from the quick one."""
 
@@ -272,6 +183,23 @@ class _ProgressLine:
             self._is_over = True
             if self._progress is not None:
                 self._progress.stop()
+
+
+LONG = 5.0
+"""Seconds of one compilation from which on the cache is worth a hint."""
+
+
+def hint_at_cache(seconds: float) -> None:
+    """Tell, once in a process, of the cache on disk, if there is none and a compilation took so long."""
+    kept = jax.config.values["jax_compilation_cache_dir"] or not jax.config.values["jax_enable_compilation_cache"]
+    if seconds > LONG and not kept:
+        _hint_at_cache(round(seconds))
+
+
+@functools.cache
+def _hint_at_cache(seconds: int) -> None:
+    warn_user(f"compiling this took {seconds} s, and will take as long in each process that runs it; after "
+              "nn.cache_compilations() the next one finds what this one has compiled")
 
 
 # ---------------------------------------------------------------- repeated compilation

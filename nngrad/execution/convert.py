@@ -23,7 +23,6 @@ from ..graph.spec import array_of, converted, spec_of, x64_if
 from ..graph.thresholds import MOST_GRAPHS
 from ..graph.value import put_together
 from .compiled import executable_of, jitted_as_equal_programs
-from .compiling import is_large
 from .executable import Executable, Settings
 from .lower import linearize, lower
 from .plans import device_of
@@ -243,22 +242,20 @@ class CompiledFunction:
 
     __slots__ = (
         "__weakref__", "_count", "_executable", "_given", "_is_pure", "_mesh", "_rest", "_single", "_updated",
-        "_wait_for_best",
     )  # fmt: skip
 
-    def __init__(self, outputs: Variables, inputs: Variables, wait_for_best: bool) -> None:
+    def __init__(self, outputs: Variables, inputs: Variables) -> None:
         listed, given = _listed(outputs, "outputs"), _listed(inputs, "inputs")
         linear = linearize(listed, first=given, device=device_of(listed))
         self._mesh = linear.program.mesh
         check_read(linear.program, given)
         self._updated = linear.updated
-        self._executable = executable_of(linear.program)
+        self._executable = executable_of(linear.program, at_its_best=True)
         self._given = given
         self._rest = linear.leaves[len(given) :]
         self._is_pure = not self._updated and all([x._source is None for x in self._rest])
         self._count = len(listed)
         self._single = isinstance(outputs, Variable)
-        self._wait_for_best = wait_for_best and is_large(linear.program)
 
     def __call__(self, *arrays: Any) -> Any:
         mesh = self._mesh
@@ -266,11 +263,7 @@ class CompiledFunction:
             check_not_traced("a compiled graph that draws random numbers or updates leaves", "nn.to_jax")
         arguments = _checked(arrays, self._given) if mesh is None else _placed(arrays, self._given, mesh)
         given = [*arguments, *arrays_of(self._rest, often=True, mesh=mesh)]
-        if self._wait_for_best:
-            with switched(deterministic=True):
-                results = self._executable(*given)
-        else:
-            results = self._executable(*given)
+        results = self._executable(*given)
         if self._updated:
             put_together([leaf.cell for leaf in self._updated], results[self._count :])
         return results[0] if self._single else list(results[: self._count])
@@ -288,8 +281,8 @@ class CompiledByShape:
 
     __slots__ = ("__weakref__", "_graphs")
 
-    def __init__(self, function: Callable[..., Variables], wait_for_best: bool) -> None:
-        self._graphs = ByShape(function, lambda outputs, inputs: CompiledFunction(outputs, inputs, wait_for_best))
+    def __init__(self, function: Callable[..., Variables]) -> None:
+        self._graphs = ByShape(function, CompiledFunction)
 
     def __call__(self, *arrays: Any) -> Any:
         run, arguments = self._graphs.called_with(arrays)
@@ -321,8 +314,8 @@ def compile(
             these.
         inputs: Variables whose arrays are passed at each call; all other leaves are read from their cells. Omit it if
             `outputs` is a function.
-        wait_for_best: Whether all calls run the best executable. Otherwise the first calls of a large graph run one
-            that compiles quickly; after how many of them the optimised one is compiled follows from the structure.
+        wait_for_best: bool; accepted for programs written for earlier versions. All calls run the optimised
+            executable.
 
     Raises:
         TypeError: `inputs` are given together with a function.
@@ -330,8 +323,8 @@ def compile(
     """
     if callable(outputs):
         _check_no_inputs(inputs)
-        return CompiledByShape(outputs, wait_for_best)
-    return CompiledFunction(outputs, inputs, wait_for_best)
+        return CompiledByShape(outputs)
+    return CompiledFunction(outputs, inputs)
 
 
 def _check_no_inputs(inputs: object) -> None:

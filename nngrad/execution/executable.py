@@ -1,17 +1,15 @@
 """Executable: a function of arrays with its compiled forms, and the path by which it is called.
 
-The function that serves a call is chosen once: by a program's first calls for the quick tier (`compiling.py`), and then
-for good. From then on a call passes at most two Python frames above JAX's own: `__call__`, and `_in_settings` if the
-function needs settings of JAX that are not in force, or has to be waited for.
+The first call decides what serves it, and the first that does not run the quick tier (`compiling.py`) decides for good.
+From then on a call passes at most two Python frames above JAX's own: `__call__`, and `_in_settings` if the function
+needs settings of JAX that are not in force, or has to be waited for.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -20,7 +18,6 @@ import jax
 from ..graph import build_options
 from ..graph.jaxpr import primitives_in
 from ..graph.mesh import Mesh, mesh_of, running_on
-from ..graph.messages import warn_user
 from ..graph.process import (
     check_process,
     current_trace,
@@ -30,18 +27,8 @@ from ..graph.process import (
     restore_trace,
 )
 from ..graph.spec import x64_if
-from .compiling import (
-    PLATFORM,
-    CallCount,
-    QuickExecutable,
-    count_of,
-    count_on_from,
-    progress_shown,
-    quick_options,
-    spent,
-    thorough_options,
-)
-from .program import digest_of, placement_of, platform_on
+from .compiling import PLATFORM, hint_at_cache, note_call, progress_shown, quick_options, spent, was_called
+from .program import Program, platform_on
 
 
 class Settings(NamedTuple):
@@ -72,25 +59,20 @@ class Executable:
             results before they are computed, so that an error on the host would surface when somebody reads a parameter
             that has taken such a result, and its former value would be lost.
         divided: The devices over which it is sharded, which cannot call functions on the host.
-        quick_calls: How many calls of the structure run the quick tier; 0 for a function with one tier.
-        structure: Returns a digest of the computation, the same in every process, by which its calls are counted; None
-            if that is unknown, and then there is one tier.
-        compiled: Called once with the seconds that the first call waited for the compiler, if that is wanted.
+        tiered: The program it runs, if the first call of that in a process runs the quick tier; None for one tier.
+        in_equal_parts: The function in parts for the quick tier, for given arrays; None for those that are better
+            compiled in one piece.
         in_partitions: The function in separately compiled parts, for when the compiler fails on the whole.
-        quickly: Compiles it for the quick tier in another way, for given arrays; None if that is not wanted.
+        compiled: Called once with the seconds that the first call waited for the compiler, if that is wanted.
     """
 
     __slots__ = (
-        "__weakref__", "_call", "_compile_quickly", "_compiled", "_count", "_decided", "_divided", "_in_partitions",
-        "_is_optimised", "_lock", "_opaque", "_quick", "_quick_calls", "_settings",
-        "_structure", "_waits", "function", "optimised", "seconds",
+        "__weakref__", "_call", "_compiled", "_decided", "_divided", "_in_equal_parts", "_in_partitions", "_lock",
+        "_opaque", "_quick", "_seconds", "_settings", "_tiered", "_waits", "function",
     )  # fmt: skip
 
-    optimised: Callable[..., Any]
+    function: Callable[..., Any]
     """The optimised executable: a C function that compiles when it meets arrays of another kind."""
-
-    seconds: float
-    """The last compile time; 0 if nothing was compiled."""
 
     def __init__(
         self,
@@ -99,37 +81,31 @@ class Executable:
         *,
         opaque: bool = False,
         divided: Mesh | None = None,
-        quick_calls: int = 0,
-        structure: Callable[[], bytes | None] = lambda: None,
-        compiled: Callable[[float], None] | None = None,
+        tiered: Program | None = None,
+        in_equal_parts: Callable[[tuple[Any, ...]], Callable[..., Any] | None] = lambda arrays: None,
         in_partitions: Callable[..., Any] | None = None,
-        quickly: Callable[[tuple[Any, ...]], QuickExecutable | None] | None = None,
+        compiled: Callable[[float], None] | None = None,
     ) -> None:
         self.function = function
-        self.optimised = function
         self._settings = None if settings is None or settings.are_default else settings
         self._divided = divided
         self._opaque = opaque
         self._waits = opaque and not _is_jitted(function)
-        self._quick_calls = quick_calls
-        self._structure = structure
-        self._compiled = compiled
+        self._tiered = tiered
+        self._in_equal_parts = in_equal_parts
         self._in_partitions = in_partitions
-        self._compile_quickly = quickly
-        self._quick: dict[Any, Callable[..., Any]] = {}
-        self._count: CallCount | None = None
-        self._is_optimised = not (quick_calls or opaque or compiled or in_partitions) or not _is_jitted(function)
-        self.seconds = 0.0
+        self._compiled = compiled
+        self._quick: Any = None
+        """The function of the quick tier, if that has been compiled."""
+        self._seconds = 0.0
+        """Seconds of compilation to report."""
         self._lock = threading.RLock()  # reentrant, for signal handlers
         self._decided: Callable[..., Any] | None = None
         """The function that serves every call from now on; None as long as each call has to decide."""
         self._call: Callable[..., Any] | None = None
         """The same, if a call needs nothing else."""
-        if self._is_optimised:
-            self._decide(self.optimised)
-        if quick_calls:
-            with _adding:
-                _with_tiers.add(self)
+        if not _is_jitted(function) or not (tiered or opaque or compiled or in_partitions):
+            self._decide()
 
     # ---------------------------------------------------------------- a call
 
@@ -151,10 +127,7 @@ class Executable:
 
     def _in_settings(self, arrays: tuple[Any, ...]) -> Any:
         """As `__call__`, under the settings that the function needs."""
-        call = self._decided
-        if call is None:
-            is_settled = self._is_optimised and build_options().running.deterministic
-            call = self.optimised if is_settled else self._for_this_call
+        call = self._decided or self._deciding
         if self._settings is None:
             results = call(*arrays)
         else:
@@ -177,171 +150,90 @@ class Executable:
             jax.block_until_ready(results)
         return results
 
-    def _for_this_call(self, *arrays: Any) -> Any:
+    def _deciding(self, *arrays: Any) -> Any:
         """As `__call__`, as long as each call has to decide what runs it."""
         if _are_traced(arrays):
             if self._opaque and _is_jitted(self.function):
                 self._look_at(self.function.trace(*arrays))
-            return self.optimised(*arrays)
+            return self.function(*arrays)
         with self._lock:
-            call = self._chosen(arrays)
+            call = self._decided or self._quickly(arrays) or self._optimised(arrays)
         self._report_time()
         return call(*arrays)
 
-    def _decide(self, call: Callable[..., Any]) -> None:
-        self._decided = call
+    def _decide(self) -> None:
+        self._decided = self.function
         if self._settings is None and not self._waits:
-            self._call = call
-
-    # ---------------------------------------------------------------- which tier
-
-    @property
-    def has_quick_calls(self) -> bool:
-        """Whether a call made now may run the quick tier."""
-        return self._decided is None and self._quick_calls > 0 and not build_options().running.deterministic
-
-    def decide_again(self) -> None:
-        """Make each call decide again, as if there had been none, because the count of calls has changed."""
-        with self._lock:
-            self._call = self._decided = None
-
-    def _chosen(self, arrays: tuple[Any, ...]) -> Callable[..., Any]:
-        """The function that serves this call. Nothing changes if there is an error."""
-        quick = self._counted_quick(arrays)
-        if quick is not None:
-            return quick
-        if not self._is_optimised:
-            try:
-                self._optimise(arrays)
-            except jax.errors.JaxRuntimeError as error:
-                is_wanted = self._quick or self._asks_for_quick()  # in a resumed run it may not exist yet
-                quick = self._quickly(arrays) if is_wanted else None
-                if quick is not None:
-                    self._quick_calls = sys.maxsize
-                    warn_user("nngrad could not compile the optimised executable of a graph, and continues with a "
-                              f"slower one: {error}", RuntimeWarning)
-                    return quick
-                if self._in_partitions is None:
-                    raise
-                self.optimised, self._is_optimised = self._in_partitions, True
-        if not self._quick_calls or not build_options().running.deterministic:
-            # Else a call outside of it may still be quick.
-            spent.add(optimised=int(bool(self._quick)))
-            self._quick = {}
-            self._decide(self.optimised)
-        return self.optimised
-
-    def _counted_quick(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
-        count = self._count_for(arrays) if self._asks_for_quick() else None
-        quick = self._quickly(arrays) if count is not None and count.below(self._quick_calls) else None
-        return quick if quick is not None and count is not None and count.count(self._quick_calls) else None
-
-    @interrupt_safe
-    def quick_call(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
-        """Count this call and return the function that serves it, if that is of the quick tier; else None."""
-        with self._lock:
-            quick = self._counted_quick(arrays)
-        if quick is not None:
-            self._report_time()
-        return quick
-
-    def _asks_for_quick(self) -> bool:
-        """Whether a call made now runs the quick tier if it is one of the first."""
-        device = None if self._settings is None else self._settings.device
-        return self.has_quick_calls and platform_on(device) == PLATFORM and bool(quick_options())
-
-    def _count_for(self, arrays: tuple[Any, ...]) -> CallCount | None:
-        """The count of calls of the structure; None if it has no digest, so that another run could not continue it."""
-        if self._count is None:
-            structure = self._structure()
-            if structure is None:
-                self._quick_calls = 0
-                return None
-            shapes = str([(a.shape, str(a.dtype)) for a in jax.tree.leaves(arrays)]).encode()
-            self._count = count_of(digest_of(structure, shapes))
-        return self._count
-
-    def _quickly(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
-        """The quick executable; None if it cannot be compiled, so that the error arises in the usual way."""
-        placement = placement_of(arrays)
-        if placement not in self._quick:
-            call = self._quickly_otherwise(arrays) or self.quick_for(arrays)
-            if call is None:
-                self._quick_calls = 0
-                return None
-            self._quick[placement] = call
-        return self._quick[placement]
-
-    def _quickly_otherwise(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
-        made = None if self._compile_quickly is None else self._compile_quickly(arrays)
-        if made is None:
-            return None
-        self.seconds = made.seconds
-        spent.add(quick=int(made.seconds > 0))
-        if not made.seconds:
-            self._compiled = None
-        return made.call
+            self._call = self.function
 
     # ---------------------------------------------------------------- compiling
 
+    def _quickly(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
+        """The quick tier, if it serves this call."""
+        if self._tiered is None or not note_call(self._tiered) or not self._has_quick_tier():
+            return None
+        spent.add(quick=1)
+        parts = self._in_equal_parts(arrays)
+        if parts is not None:
+            self._quick = parts
+            return parts
+        try:
+            self._compile(self._quick_function(), arrays)
+        except jax.errors.JaxRuntimeError:
+            return None
+        return self._quick
+
+    def _has_quick_tier(self) -> bool:
+        device = None if self._settings is None else self._settings.device
+        return not build_options().running.deterministic and platform_on(device) == PLATFORM and bool(quick_options())
+
+    def _quick_function(self) -> Any:
+        self._quick = self._quick or jax.jit(self.function.__wrapped__, compiler_options=quick_options())
+        return self._quick
+
+    def _optimised(self, arrays: tuple[Any, ...]) -> Callable[..., Any]:
+        """The optimised executable, or partitions if it cannot be compiled. Nothing changes if there is an error."""
+        try:
+            self._compile(self.function, arrays)
+        except jax.errors.JaxRuntimeError:
+            if self._in_partitions is None:
+                raise
+            self.function = self._in_partitions
+        spent.add(optimised=int(self._quick is not None))
+        self._quick = None
+        self._decide()
+        return self.function
+
+    def _compile(self, function: Any, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
+        """The compiled form of a jitted function, which JAX caches for its calls."""
+        start = time.perf_counter()
+        with progress_shown("a graph"):
+            traced = function.trace(*arrays)
+            self._look_at(traced)
+            at_trace = time.perf_counter()
+            lowered = traced.lower()
+            at_lower = time.perf_counter()
+            compiled: jax.stages.Compiled = lowered.compile()
+        now = time.perf_counter()
+        spent.add(trace=at_trace - start, lower=at_lower - at_trace, compile=now - at_lower)
+        self._seconds += now - start
+        return compiled
+
+    @interrupt_safe
     def temporaries(self, arrays: tuple[Any, ...]) -> int | None:
         """Bytes of temporaries for arrays like these, as reported by the compiler; None if it reports none, or fails.
 
-        It is compiled as for the first call, in the same tier. Nothing is run, and nothing counted.
+        It is compiled as for the next call, in the same tier, but in one piece. Nothing is run.
         """
         device, needs_x64, _ = self._settings or Settings()
+        is_quick = self._tiered is not None and not was_called(self._tiered) and self._has_quick_tier()
         try:
-            with x64_if(needs_x64), jax.default_device(device) if device else nullcontext():
-                analysis = self._for_first_call(arrays).memory_analysis()
+            with x64_if(needs_x64), jax.default_device(device) if device else nullcontext(), self._lock:
+                function = self._quick_function() if is_quick else self.function
+                analysis = self._compile(function, arrays).memory_analysis()
         except (jax.errors.JaxRuntimeError, NotImplementedError):
             return None  # the error will be raised again when it matters
         return None if analysis is None else int(analysis.temp_size_in_bytes)
-
-    @interrupt_safe
-    def _for_first_call(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
-        with self._lock:
-            quick = self._quickly(arrays) if self._asks_for_quick() else None
-            if quick is not None and not isinstance(quick, jax.stages.Compiled):  # XLA has no analysis of several
-                quick = self.quick_for(arrays)
-            return self._optimise(arrays) if quick is None else quick
-
-    def quick_for(self, arrays: tuple[Any, ...], thorough: bool = False) -> jax.stages.Compiled | None:
-        """The quickly compiled executable; None if the compiler fails under these options."""
-        return self._made(arrays, thorough_options() if thorough else quick_options())
-
-    def _optimise(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
-        """The optimised executable, which JAX caches for the jitted function."""
-        compiled = self._made(arrays)
-        assert compiled is not None
-        self._is_optimised = True
-        return compiled
-
-    def _made(
-        self, arrays: tuple[Any, ...], options: dict[str, str | bool] | None = None
-    ) -> jax.stages.Compiled | None:
-        """An executable under compiler options, if any; None if it fails under these."""
-        start = time.perf_counter()
-        try:
-            with progress_shown("a graph"):
-                traced = self.traced(arrays)
-                self._look_at(traced)
-                at_trace = time.perf_counter()
-                lowered = traced.lower()
-                at_lower = time.perf_counter()
-                compiled: jax.stages.Compiled = lowered.compile(compiler_options=options)
-        except jax.errors.JaxRuntimeError:
-            if options is None:
-                raise
-            return None
-        now = time.perf_counter()
-        is_of_tier = options is not None and self._quick_calls > 0
-        spent.add(trace=at_trace - start, lower=at_lower - at_trace, compile=now - at_lower, quick=int(is_of_tier))
-        self.seconds = now - start
-        return compiled
-
-    def traced(self, arrays: tuple[Any, ...]) -> Any:
-        """The function traced for arrays. JAX caches it."""
-        return self.function.trace(*arrays)
 
     def _look_at(self, traced: Any) -> None:
         """Find out whether user code calls functions on the host.
@@ -356,23 +248,12 @@ class Executable:
                                  f"{self._divided!r}; write it with F or F.jax_function, or run it outside the mesh")
 
     def _report_time(self) -> None:
-        """Report the compile time, once, with no lock held: this may warn, and warnings may be errors."""
+        """Report the compile time, with no lock held: this may warn, and warnings may be errors."""
+        seconds, self._seconds = self._seconds, 0.0
         compiled, self._compiled = self._compiled, None
         if compiled is not None:
-            compiled(self.seconds)
-
-
-_with_tiers: weakref.WeakSet[Executable] = weakref.WeakSet()
-_adding = threading.RLock()
-
-
-def continue_counts(numbers: Mapping[str, int]) -> None:
-    """Set the counts of calls to those from `compiling.counted`, in this process or another."""
-    count_on_from(numbers)
-    with _adding:
-        waiting = list(_with_tiers)
-    for executable in waiting:
-        executable.decide_again()
+            compiled(seconds)
+        hint_at_cache(seconds)
 
 
 def _is_jitted(function: Any) -> bool:

@@ -6,9 +6,13 @@ be known to the executable, so a changing one, such as lam in `lam * penalty` wh
 1, -1, and numbers that an op treats as a special case stay in the program; all others are inputs. So are numbers in
 bodies, unless there are many, and the integers of `y[i]`, unless there are many or the axis is short.
 
-**Partitions** run one after another. XLA fuses successive elementwise functions into one loop, however many they are.
-The time for this grows with the square of their number, and past some thousands it fails. XLA also compares joined
-arrays, and parts that are results, pair by pair, and makes a kernel of every part.
+**Partitions** are compiled separately, equal ones once, and run one after another. That is necessary for long programs:
+XLA fuses successive elementwise functions into one loop, however many they are. The time for this grows with the square
+of their number, and past some thousands it fails. XLA also compares joined arrays, and parts that are results, pair by
+pair, and makes a kernel of every part. And it saves time in the quick tier where many partitions are equal: the inner
+steps of a meta-gradient, the tasks of a batch, the steps of a recurrence that is too short for a loop. Then the calls
+just before a place decide whether a partition ends there, as in content-defined chunking, which finds equal stretches
+of files: equal stretches of calls are cut equally, wherever they begin.
 """
 
 from __future__ import annotations
@@ -33,8 +37,12 @@ from ..graph.block import Block, Step
 from ..graph.body_op import ControlOp
 from ..graph.spec import spec_of
 from ..graph.thresholds import (
+    CALLS_OF_A_PART,
     FEW_INDICES,
+    FEWEST_CALLS,
+    LARGE,
     LONG_AXIS,
+    MOST_BYTES_IN_PARTS,
     MOST_CALLS,
     MOST_DERIVED,
     MOST_FUSED,
@@ -42,8 +50,25 @@ from ..graph.thresholds import (
     MOST_OPERANDS,
     MOST_PARTS,
     MOST_PLACES,
+    WORTH_PARTS,
 )
-from .program import Call, HoistedLiteral, Program, RolledLoop, block_of, calls_of, in_one, with_forward
+from .program import (
+    Call,
+    HoistedLiteral,
+    Program,
+    RolledLoop,
+    block_of,
+    calls_of,
+    functions_to_compile,
+    in_one,
+    late,
+    with_forward,
+    without_identities,
+)
+
+_WINDOWS, _DIVISORS = (2, 4, 8), (8, 16, 32)
+"""The number of calls that decide whether an equal part ends after them, and the divisor: one in so many stretches ends
+a part."""
 
 Numbers = tuple[float, ...]
 
@@ -179,7 +204,7 @@ def hoisted(program: Program) -> Hoisted:
     return Hoisted(program._replace(block=block), as_array(numbers, block.needs_x64))
 
 
-def as_array(numbers: Numbers, needs_x64: bool) -> np.ndarray[Any, Any] | None:
+def as_array(numbers: Sequence[float], needs_x64: bool) -> np.ndarray[Any, Any] | None:
     """Numbers as an executable takes them; None if there are none."""
     if not numbers:
         return None
@@ -211,7 +236,7 @@ def literals_replaced(steps: Iterable[Step], by: Callable[[int], Any]) -> tuple[
     return tuple([(op, in_place(arguments), ins) for op, arguments, ins in steps])
 
 
-def renumbered(block: Block) -> tuple[Block, tuple[int, ...]]:
+def _renumbered(block: Block) -> tuple[Block, tuple[int, ...]]:
     """A part of a block with its hoisted literals renumbered from 0, and their places in the whole block."""
     places: dict[int, int] = {}
     steps = literals_replaced(block.steps, lambda place: _literal_at(places.setdefault(place, len(places))))
@@ -288,20 +313,75 @@ def is_long(block: Block) -> bool:
 
 
 def cut(block: Block) -> list[Partition]:
-    """The partitions of a block, in topological order."""
+    """The partitions of a block, in topological order, as long as possible."""
+    return _cut(block, lambda labels, weights: _ends(labels, weights))
+
+
+def may_have_equal_parts(block: Block) -> bool:
+    """Whether it is worthwhile to prepare a block and look for equal parts. A quick guess."""
+    if len(block.steps) < 2 * LARGE:
+        return False
     calls, specs = calls_of(block)
+    labels = _labels(late(calls, block.outputs), specs)
+    return _cost(labels, _equal_ends(labels, [1] * len(labels))) <= WORTH_PARTS * len(labels)
+
+
+def equal_parts(block: Block) -> list[Partition] | None:
+    """The partitions of a block, many of them equal; None if it is better compiled in one piece."""
+    if sum([spec.nbytes for spec in block.specs]) > MOST_BYTES_IN_PARTS:
+        return None
+    if any([i >= 0 for i in without_identities(block, calls_of(block)[0])[1]]):
+        return None  # a caller could get back the very array it passed in
+    found = _cut(block, _equal_ends)
+    to_compile = sum([CALLS_OF_A_PART + functions_to_compile(each) for each in {part.block for part in found}])
+    return found if to_compile <= WORTH_PARTS * functions_to_compile(block) else None
+
+
+def _cut(block: Block, ends_of: Callable[[Sequence[int], Sequence[int]], list[int]]) -> list[Partition]:
+    """The partitions of a block; `ends_of` gives their ends for labels and weights of the calls."""
+    block, numbers = hoist_from(block)
+    listed, specs = calls_of(block)
     starts: dict[int, Any] = {}
-    groups: list[list[Call]] = []
-    weight = MOST_CALLS
-    for call in _divided(calls, specs, starts):
-        if weight >= MOST_CALLS:
-            groups.append([])
-            weight = 0
-        groups[-1].append(call)
-        weight += _weight(call)
+    calls = _divided(late(listed, block.outputs), specs, starts)
+    ends = ends_of(_labels(calls, specs), list(map(_weight, calls)))
+    groups = [calls[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     last = {i: n for n, group in enumerate(groups) for call in group for i in call.ins}
     last |= dict.fromkeys(block.outputs, len(groups))
-    return [_partition(group, n, last, specs, starts) for n, group in enumerate(groups)]
+    return [_partition(group, n, last, specs, starts, numbers) for n, group in enumerate(groups)]
+
+
+def _labels(calls: Sequence[Call], specs: dict[int, Spec]) -> list[int]:
+    """Equal numbers for calls that do the same, apart from hoisted literals, to arrays of the same shapes."""
+    known: dict[Any, int] = {}
+    steps = literals_replaced([(call.op, call.arguments, call.ins) for call in calls], lambda place: None)
+    return [known.setdefault((op, given, *[specs[i] for i in ins]), len(known)) for op, given, ins in steps]
+
+
+def _ends(
+    labels: Sequence[int], weights: Sequence[int], window: int = 0, divisor: int = 1, fewest: int | None = None
+) -> list[int]:
+    """The ends of partitions of `MOST_CALLS` calls, or of `fewest` where a hash of the last labels is divisible."""
+    ends, weight = [], 0
+    for end, each in enumerate(weights, 1):
+        weight += each
+        if weight >= MOST_CALLS or end == len(weights) or (
+            fewest is not None and weight >= fewest and hash(tuple(labels[max(end - window, 0) : end])) % divisor == 0
+        ):
+            ends.append(end)
+            weight = 0
+    return ends
+
+
+def _equal_ends(labels: Sequence[int], weights: Sequence[int]) -> list[int]:
+    """The ends of partitions that leave least to compile."""
+    tried = [_ends(labels, weights, window, divisor, FEWEST_CALLS) for window in _WINDOWS for divisor in _DIVISORS]
+    return min(tried, key=lambda ends: _cost(labels, ends))
+
+
+def _cost(labels: Sequence[int], ends: Sequence[int]) -> int:
+    """About how much there is to compile, in calls. Parts of equal labels may still differ in the values they read."""
+    parts = {tuple(labels[start:end]) for start, end in zip([0, *ends], ends, strict=False)}
+    return sum([CALLS_OF_A_PART + len(part) for part in parts])
 
 
 def apart(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
@@ -361,31 +441,17 @@ def _window(key: Key) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 
 
 def _partition(
-    group: list[Call], place: int, last: dict[int, int], specs: dict[int, Spec], starts: dict[int, Any]
+    group: Sequence[Call], place: int, last: dict[int, int], specs: dict[int, Spec], starts: dict[int, Any],
+    numbers: Numbers,
 ) -> Partition:
     """The partition of some calls; `last` gives the partition in which each value is last read."""
-    part = part_of_calls(group, place, last, specs)
-    block, numbers = hoist_from(part.block)
-    of_parts = {i: starts[i] for i in part.takes if i in starts}
-    return Partition(block, *part[1:], of_parts, as_array(numbers, block.needs_x64))
-
-
-class Part(NamedTuple):
-    """Some calls of a block as a block of their own. Values have their numbers in the whole block."""
-
-    block: Block
-    takes: tuple[int, ...]
-    gives: tuple[int, ...]
-    done_with: tuple[int, ...]
-    """The values that are not needed after it."""
-
-
-def part_of_calls(group: Sequence[Call], place: int, last: dict[int, int], specs: dict[int, Spec]) -> Part:
-    """The part that consists of some calls; `last` gives the part in which each value is last read."""
     made = dict.fromkeys([i for call in group for i in call.outs])
-    takes = [i for i in dict.fromkeys([i for call in group for i in call.ins]) if i not in made]
+    takes = tuple([i for i in dict.fromkeys([i for call in group for i in call.ins]) if i not in made])
     places = {i: n for n, i in enumerate(takes)}
     gives = tuple([i for i in made if last.get(i, place) > place])
     calls = [call._replace(ins=tuple([places.get(i, i) for i in call.ins])) for call in group]
-    block = block_of(tuple([specs[i] for i in takes]), calls, gives)
-    return Part(block, tuple(takes), gives, tuple([i for i in takes if last[i] == place]))
+    block, own = _renumbered(block_of(tuple([specs[i] for i in takes]), calls, gives))
+    return Partition(
+        block, takes, gives, tuple([i for i in takes if last[i] == place]),
+        {i: starts[i] for i in takes if i in starts}, as_array([numbers[i] for i in own], block.needs_x64),
+    )  # fmt: skip

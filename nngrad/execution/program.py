@@ -1,24 +1,15 @@
-"""Program: a closed graph and where it runs, its steps as calls, and digests that identify it across processes: of its
-structure, and of everything else that its executable depends on.
-
-Two programs of the same digest are the same. If that cannot be guaranteed, as with user code, there is no digest.
-"""
+"""Program: a closed graph and where it runs, and its steps as calls."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from ..graph import Op, Spec
-from ..graph.arguments import NegativeZero
 from ..graph.block import Block, Step
 from ..graph.mesh import Axes, Mesh, running_on
 from ..graph.process import Processes, group_of, several_processes
@@ -104,24 +95,6 @@ def platform_on(device: jax.Device | None = None) -> str:
     return platform
 
 
-def placement_of(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Everything an executable is compiled for besides shapes and dtypes, which a program fixes: settings of JAX that
-    users change between calls, and the placement of arrays."""
-    config: Any = jax.config
-    settings = config.jax_default_device, config.jax_default_matmul_precision, config.jax_enable_x64
-    return *settings, *[_place_of(array) for array in jax.tree.leaves(arrays)]
-
-
-def _place_of(array: Any) -> Any:
-    aval = getattr(array, "aval", None)  # only JAX arrays have it, and checking their class takes twice as long
-    if aval is None:
-        return False, getattr(array, "sharding", None)
-    return aval.weak_type, array.sharding if array.committed else None
-
-
-# ---------------------------------------------------------------- digests
-
-
 class HoistedLiteral(float):
     """A number that became an input of its program: it equals others at the same place among the inputs. Its value as a
     float is meaningless."""
@@ -143,94 +116,6 @@ class HoistedLiteral(float):
 
     def __hash__(self) -> int:
         return hash((HoistedLiteral, self.place))
-
-
-class Unknown(Exception):
-    """Something has no digest."""
-
-
-def digest_of(*parts: bytes) -> bytes:
-    """A digest of several parts, with unambiguous boundaries."""
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(len(part).to_bytes(8, "little"))
-        found.update(part)
-    return found.digest()
-
-
-def digest_of_program(program: Program) -> bytes | None:
-    """The digest of a program, without its device; None if it contains user code."""
-    try:
-        described = _steps(program.block.inputs, program.block.steps, program.block.outputs)
-    except Unknown:
-        return None
-    return digest_of(b"program", str(sorted(program.without)).encode(), described.encode())
-
-
-def structure_of_settings(kind: type, settings: Mapping[str, Any]) -> bytes | None:
-    """The digest of one of nngrad's classes with settings by name: numbers, text, and tuples of these; None if another
-    process would find a different one."""
-    own = kind.__module__.startswith("nngrad.") and getattr(sys.modules[kind.__module__], kind.__name__, None) is kind
-    try:
-        return digest_of(f"{kind.__module__}.{kind.__name__}{_settings(settings)}".encode()) if own else None
-    except Unknown:
-        return None
-
-
-def _settings(settings: Mapping[str, Any]) -> str:
-    return _tuple([f"{name}={_written(value)}" for name, value in sorted(settings.items())])
-
-
-def _steps(inputs: Sequence[Spec], steps: Sequence[Step], outputs: Sequence[int]) -> str:
-    """A description of steps, in lines."""
-    applied = [f"{_applied(op, arguments)}{ins}" for op, arguments, ins in steps]
-    return "\n".join([*map(_spec, inputs), *applied, str(outputs)])
-
-
-def _applied(op: Op, arguments: tuple[Any, ...]) -> str:
-    return _op(op) + _tuple(map(_written, arguments))
-
-
-def _spec(spec: Spec) -> str:
-    return f"{spec.dtype.name}{spec.shape}"
-
-
-def _op(op: Op) -> str:
-    """The name of one of nngrad's ops, by which another process finds the same op."""
-    if op.stands_for is not None:
-        return f"{_op(op.stands_for)} by {op.forward.__name__}"
-    module = sys.modules.get(op.module)
-    if not op.is_own or getattr(module, op.name, None) is not op:
-        raise Unknown
-    return f"{op.module}.{op.name}"
-
-
-def _tuple(written: Iterable[str]) -> str:
-    return f"({','.join(written)})"
-
-
-def _written(argument: Any) -> str:
-    """A static argument as unique text; classes are compared exactly, since a subclass may equal a number and behave
-    differently."""
-    write = _WRITERS.get(argument.__class__)
-    if write is not None:
-        return write(argument)
-    if isinstance(argument, np.dtype) and argument.isbuiltin:
-        return f"dtype {argument.name}"
-    raise Unknown
-
-
-_WRITERS: dict[type, Callable[[Any], str]] = {
-    **dict.fromkeys((type(None), type(Ellipsis), bool, int), repr),
-    **dict.fromkeys((float, NegativeZero), float.hex),
-    tuple: lambda entries: _tuple(map(_written, entries)),
-    slice: lambda taken: f"slice{_tuple(map(_written, (taken.start, taken.stop, taken.step)))}",
-    str: lambda text: f"text {text!r}",
-    Fraction: lambda number: f"fraction {number.numerator}/{number.denominator}",
-    HoistedLiteral: lambda literal: f"hoisted {literal.place}",
-    Block: lambda body: f"body {digest_of(_steps(body.inputs, body.steps, body.outputs).encode()).hex()}",
-    Op: lambda op: f"op {_op(op)}",
-}
 
 
 # ---------------------------------------------------------------- steps as calls, which passes move and change

@@ -110,21 +110,6 @@ LARGE = 50
 """Programs of this many functions have two tiers. The optimised executable of a gradient of 50 functions takes half a
 second to compile, with convolutions some seconds; the quick one about a fifth of that."""
 
-SHARE_LOST = 1 / 3
-"""The calls of the quick executable may lose this fraction of the optimised one's compile time before that is compiled.
-A program that is not called again has then lost the rest."""
-
-SECONDS_OF_A_KIND = 15e-3
-"""Seconds that XLA takes to optimise one kind of function. This and the next two constants estimated programs of 25 to
-140 kinds and of 1e5 to 2e7 elements to 0.5 to 1.5 of what was measured: residual networks, a transformer block, an LSTM
-of 50 steps, derivatives of order 6 and 10."""
-
-SECONDS_OF_AN_ELEMENT = 1e-9
-"""Seconds that the quick executable takes longer per element that a function reads or writes."""
-
-SECONDS_OF_A_CALL = 5e-5
-"""Seconds that a call of it takes longer, because it goes through Python."""
-
 CALLS_OF_A_PART = 8
 """A separately compiled part of the quick tier costs as much as this many functions more: 15 ms, at 2 ms each."""
 
@@ -132,8 +117,8 @@ WORTH_PARTS = 1 / 2
 """The fraction of compilation that may remain if the quick tier compiles equal parts once. A call then takes up to
 twice as long, 15 us per part. Repeat with examples/nnabla/maml.py, of 3 to 16 tasks."""
 
-FEWEST_IN_A_PART, MOST_IN_A_PART = 8, 200
-"""How many functions a part has, except the last one."""
+FEWEST_CALLS = 8
+"""How many functions such a part has at least, except the last one."""
 
 MOST_BYTES_IN_PARTS = 256 << 20
 """Values passed between parts are in memory. A program whose values take more in total is not divided."""

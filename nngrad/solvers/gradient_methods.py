@@ -156,7 +156,7 @@ class LossScaleMethods:
             solver._start_from({n: a for n, a in old.items() if n not in NAMES_OF_LOSS_SCALE}, list(solver._params))
 
         with self.updating:
-            self._compile(list(self._params.values()))  # harmless if the change below fails
+            self._compile()  # harmless if the change below fails
             self._change(become)
 
     @property

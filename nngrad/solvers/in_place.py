@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 from jax.sharding import NamedSharding
 
-from ..execution.compiling import QuickExecutable
 from ..execution.executable import Executable
 from ..graph import Variable
 from ..graph.leaf import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
@@ -144,12 +143,9 @@ class InPlaceUpdate:
         needs_x64: Whether it has 64-bit values besides the parameters.
         opaque: Whether it contains the user's code.
         taken: The donated arguments: 0 for the parameters, 1 for the state.
-        quick_calls: How many calls run the quick tier, which donates nothing; 0 for a single tier.
         compiled: Called with the seconds that each compilation took; None if nobody wants to know.
-        structure: Returns a digest of what `function` computes, the same in every process; None if unknown.
         mesh: The devices it runs on, if there are several. Even without it parameters may lie on a mesh, and stay
             there.
-        thorough: Whether the quick tier is compiled by `compiling.thorough_options`.
     """
 
     def __init__(
@@ -161,21 +157,15 @@ class InPlaceUpdate:
         device: jax.Device | None = None,
         opaque: bool = False,
         taken: tuple[int, ...] = (0, 1),
-        quick_calls: int = 0,
         compiled: Callable[[float], None] | None = None,
-        structure: Callable[[], bytes | None] = lambda: None,
         mesh: Mesh | None = None,
-        thorough: bool = False,
     ) -> None:
         self._mesh = mesh
-        self._thorough = thorough
         self._placements: Placements | None = None
-        self._structure = structure
         self._taken = () if opaque else taken
         self._function = function
         self._opaque = opaque
         self._device = device
-        self._quick_calls = 0 if opaque else quick_calls
         self._compiled = compiled
         self._compile()
         self._solver = solver
@@ -189,16 +179,9 @@ class InPlaceUpdate:
         # A new function each time, since JAX identifies functions by identity.
         placements, function = self._placements, functools.partial(self._function)
         how: dict[str, Any] = {} if placements is None else {"out_shardings": placements.of_results}
-        jitted = jax.jit(function, donate_argnums=self._taken, **how)
-
-        def quickly(arrays: tuple[Any, ...]) -> QuickExecutable:
-            apart = jax.jit(functools.partial(self._function), **how)  # it donates nothing
-            executable = Executable(apart)
-            return QuickExecutable(executable.quick_for(arrays, self._thorough) or apart, executable.seconds)
-
         self._executable = Executable(
-            jitted, opaque=self._opaque, divided=None if placements is None else placements.mesh,
-            quick_calls=self._quick_calls, structure=self._structure, compiled=self._compiled, quickly=quickly,
+            jax.jit(function, donate_argnums=self._taken, **how), opaque=self._opaque,
+            divided=None if placements is None else placements.mesh, compiled=self._compiled,
         )
         self._calls: dict[Any, int] = {}
 
@@ -237,10 +220,7 @@ class InPlaceUpdate:
             held = owner.held
             _, _, params, state, updates = held[-1]
             calls, executable = self._calls.get(kind, 0), self._executable
-            quick = executable.quick_call((params, state, arguments)) if executable.has_quick_calls else None
-            if quick is not None:
-                held.append((*quick(params, state, arguments), updates + 1))
-            elif calls < _COLD:
+            if calls < _COLD:
                 params, state = copied_together(params, state)
                 try:
                     held.append((*executable(params, state, arguments), updates + 1))
@@ -251,8 +231,8 @@ class InPlaceUpdate:
             else:
                 params = donated(params) if 0 in self._taken else params
                 state = donated(state)
-                optimised: Any = executable.optimised  # a function in C
-                held.extend(map(operator.add, map(optimised, (params,), (state,), (arguments,)), ((updates + 1,),)))
+                run: Any = executable.function  # in C
+                held.extend(map(operator.add, map(run, (params,), (state,), (arguments,)), ((updates + 1,),)))
             del held[:-1]
             if mesh is not None:
                 mesh.finished(held[-1][:_UPDATES])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
@@ -13,8 +13,6 @@ import numpy as np
 import optax
 
 from ..autodiff.binding import reached_with, unwatch_leaves, watch_leaves, watching
-from ..execution.compiling import Work
-from ..execution.program import structure_of_settings
 from ..graph import Variable
 from ..graph.leaf import arrays_in
 from ..graph.process import check_not_traced, check_process
@@ -25,25 +23,13 @@ from .gradient_methods import GradientMethods, LossScaleMethods
 from .gradients import Arrays
 from .in_place import STEP_TO_TRACE, InPlaceState, InPlaceUpdate, Results, StateValue
 from .loss_facts import Loss, solvers, transformed, warn_of_untrained
-from .loss_scale import DynamicLossScale, LossScale, done_if, like, scaled_init, scaled_update
+from .loss_scale import LossScale, done_if, like, scaled_init, scaled_update
 from .rates import LearningRate, Rate
 from .state import first_state
 from .state_methods import StateMethods
 from .update_hooks import call_after, call_before
 
 Transformation: TypeAlias = optax.GradientTransformation
-
-_FEW = 8
-"""For at most this many parameters, the quick tier of an update is compiled to run as fast as the optimised one."""
-
-_FUNCTIONS = 5
-"""The functions an update takes for each parameter, for the estimate of `execution/compiling.py`: those of Adam."""
-
-
-def work_of_update(parameters: Sequence[Variable]) -> Work:
-    """The estimated work of an update of parameters."""
-    count, elements = len(parameters), sum([p.spec.size for p in parameters])
-    return Work(_FUNCTIONS * count, _FUNCTIONS * elements)
 
 
 @runtime_checkable
@@ -90,14 +76,11 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         self.updating = threading.RLock()  # held while parameters and state change or are replaced
         self.holder: InPlaceUpdate | None = None  # which parameters and state are read from
         self.unused_change = ""  # the method that changed gradients since the last update, or ""
-        self._compile(())
+        self._compile()
 
-    def _compile(self, parameters: Sequence[Variable]) -> None:
+    def _compile(self) -> None:
         # The graph of the loss holds the parameters' arrays, so these are not donated.
-        self._update = InPlaceUpdate(
-            self._flat_update, self, [], opaque=self.opaque, taken=(1,), structure=self.structure,
-            quick_calls=work_of_update(parameters).quick_calls, thorough=len(parameters) <= _FEW,
-        )
+        self._update = InPlaceUpdate(self._flat_update, self, [], opaque=self.opaque, taken=(1,))
 
     def transformation(self, lr: Any) -> Transformation:
         """The optax transformation for the learning rate `lr`, a number or a traced scalar."""
@@ -132,14 +115,6 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         """Its constructor arguments and later settings, except the parameters and the current learning rate."""
         made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_scaling"}
         return {name: value for name, value in vars(self).items() if name not in made_anew}
-
-    def structure(self) -> bytes | None:
-        """A digest of what it does, the same in every process; None unless it is nngrad's own, with just the settings
-        it was made with."""
-        settings = self.settings()
-        if isinstance(self._scaling, DynamicLossScale):
-            settings["_scaling"] = tuple([getattr(self._scaling, name) for name in DynamicLossScale.__slots__])
-        return structure_of_settings(type(self), {**settings, "optax": optax.__version__})
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {**self.settings(), "_lr": self._lr, "_params": self._params}
@@ -225,7 +200,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             solver._start_from(old, kept)
 
         with self.updating:
-            self._compile(tuple(params.values()))  # harmless if the change fails; the old one would not fit
+            self._compile()  # harmless if the change fails; the old one would not fit
             self._change(become)
             solvers.add(self)
             watch_leaves(self)

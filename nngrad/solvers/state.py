@@ -12,9 +12,6 @@ import numpy as np
 import optax
 from jax.extend.core import ClosedJaxpr, Literal
 
-from ..execution.compiling import PLATFORM, quick_options
-from ..execution.executable import Executable
-from ..execution.program import platform_on
 from ..graph import NdArray, Variable
 from ..graph.leaf import from_host
 from ..graph.process import interrupt_safe
@@ -48,9 +45,7 @@ def first_state(init: Callable[[Any], Any], params: tuple[Any, ...]) -> Any:
     if numbers is not None:
         filled = [from_host(np.full(a.shape, x, a.dtype)) for a, x in zip(closed.out_avals, numbers, strict=True)]
         return jax.tree.unflatten(trees[0], filled)
-    is_on_cpu = platform_on() == PLATFORM and quick_options()
-    quick = Executable(jitted).quick_for((params,)) if is_on_cpu else None  # it runs only once
-    return jax.tree.unflatten(trees[0], (quick or jitted)(params))
+    return jax.tree.unflatten(trees[0], jitted(params))
 
 
 def _numbers_of(closed: ClosedJaxpr) -> list[Any] | None:

@@ -98,18 +98,6 @@ class StepComputation:
                                      "because the graph writes to it")
         self._averages = [(average, _followed(average, graph)) for average in options.averages]
 
-    @property
-    def described(self) -> str:
-        """A text that identifies everything in the step except the program and the solver."""
-        inputs = [(spec.shape, spec.dtype.name) for spec in self.input_specs]
-        scaled = isinstance(self._solver.scaling, DynamicLossScale)
-        auxiliary = None if self._auxiliary is None else self._auxiliary.described
-        averages = [(average.described, places) for average, places in self._averages]
-        return str((
-            self._places, self._places_of_updated, self._gradients, inputs, self._loss.dtype.name, scaled, self._names,
-            self._count, self._on_nan, self._change.described, auxiliary, averages,
-        ))  # fmt: skip
-
     def __call__(self, params: Arrays, state: Arrays, arguments: tuple[Any, Arrays, list[Any]]) -> Results:
         """Returns the loss with auxiliary results, new values of leaves, new parameters and the new state."""
         lr, arrays, live = arguments

@@ -32,7 +32,6 @@ class StepOptions:
     """
 
     recompute: Any
-    wait_for_best: bool
     accumulate: int
     clip_grad_by_value: float | None
     clip_grad_by_norm: float | None
@@ -78,12 +77,7 @@ class GradientChange:
     @property
     def is_none(self) -> bool:
         """Whether gradients are unchanged."""
-        return self.described == (None, None, None, None)
-
-    @property
-    def described(self) -> tuple[Any, ...]:
-        """The settings that identify its computation."""
-        return self._value, self._norm, self._global_norm, self._decays
+        return (self._value, self._norm, self._global_norm, self._decays) == (None, None, None, None)
 
     def __call__(self, params: Arrays, grads: Arrays) -> Arrays:
         """The gradients after clipping and weight decay."""
@@ -132,8 +126,6 @@ class Auxiliary:
         """For each Variable, whether it is averaged over the parts of a batch; the others are stacked."""
         self.measures = frozenset([leaf for leaf in self._given if isinstance(leaf, str)])
         """The requested measures."""
-        self.described = f"{self._structure}{[x if isinstance(x, str) else '' for x in self._given]}"
-        """The structure and the names in it, as text."""
         self._given = [x if isinstance(x, str) else None for x in self._given]  # releases the graph
 
     def arranged(self, values: Sequence[Any], measured: dict[str, Any]) -> Any:

@@ -12,8 +12,7 @@ import numpy as np
 
 from ..autodiff.binding import unwatch_leaves
 from ..autodiff.grad import grad
-from ..execution.compiling import is_large, watched_compilation, work_of
-from ..execution.program import digest_of, digest_of_program
+from ..execution.compiling import watched_compilation
 from ..graph import Variable, leaves_of, switched
 from ..graph.leaf import arrays_in, arrays_of
 from ..graph.mesh import Mesh
@@ -23,7 +22,7 @@ from ..inspection.nan import nan_in
 from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
 from ..solvers.loss_facts import warn_of_untrained
-from ..solvers.solver import Solver, work_of_update
+from ..solvers.solver import Solver
 from .computation import StepComputation, check_count, input_array
 from .options import Auxiliary, StepOptions
 from .step_graph import StepGraph
@@ -121,24 +120,10 @@ class TrainStep(Generic[R]):
         self._kinds: set[Any] = set()  # kinds of arguments that need no conversion
         program = graph.program
         self._mesh = program.mesh
-        work = work_of(program).plus(work_of_update(solver._variables))
         self._update = InPlaceUpdate(
             self._computation, solver, graph.updated, program.block.needs_x64, graph.device,
-            program.block.opaque or solver.opaque,
-            quick_calls=0 if options.wait_for_best or not is_large(program) else work.quick_calls,
-            compiled=watched_compilation(program), structure=self._structure_of(graph), mesh=self._mesh,
+            program.block.opaque or solver.opaque, compiled=watched_compilation(program), mesh=self._mesh,
         )
-
-    def _structure_of(self, graph: StepGraph) -> Callable[[], bytes | None]:
-        """The structure whose digest identifies the step, equal in every process; None if it has none."""
-
-        def structure() -> bytes | None:
-            computed, moved = digest_of_program(graph.program), self._solver.structure()
-            if computed is None or moved is None:
-                return None
-            return digest_of(b"training step", computed, moved, self._computation.described.encode())
-
-        return structure
 
     def __call__(self, *arrays: Any) -> R:
         check_not_traced("a training step", STEP_TO_TRACE)

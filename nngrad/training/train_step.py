@@ -233,9 +233,8 @@ def train_step(
             `scale_grad` change gradients left by `backward()`, and have no effect here; use the arguments below.
         inputs: Variables whose values are passed to each call, with the same shapes. None if `loss` is a function.
         recompute: Which forward values to rematerialise rather than keep, as in `nn.grad`.
-        wait_for_best: Whether all calls run the optimised executable. If not, the first calls of a large step run one
-            that is compiled quickly, and need additional memory for a copy of parameters and state; their number
-            depends on the structure.
+        wait_for_best: bool; accepted for programs written for earlier versions. All calls run the optimised
+            executable.
         aux: Variables of any shape and dtype to return beside the loss, in lists, tuples and dicts: the step then
             returns `(loss, aux)`, in the same structure. It may contain names: 'gradient_norm' is the L2 norm of all
             gradients together, before clipping and without a loss scale; 'gradient_norms' is a dict of the norms by
@@ -272,7 +271,7 @@ def train_step(
     """
     listed = [inputs] if isinstance(inputs, Variable) else list(inputs)
     options = StepOptions(
-        recompute, wait_for_best, accumulate, clip_grad_by_value, clip_grad_by_norm, clip_grad_by_global_norm,
+        recompute, accumulate, clip_grad_by_value, clip_grad_by_norm, clip_grad_by_global_norm,
         weight_decay, on_nan, averages,
     )  # fmt: skip
     if not isinstance(loss, Variable) and callable(loss):

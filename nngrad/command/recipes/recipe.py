@@ -108,7 +108,6 @@ class Recipe(ABC):
                 accumulate=settings.accumulate,
                 clip_grad_by_global_norm=settings.clip or None,
                 averages=list(self.averages.values())[-1:] if settings.average else (),
-                wait_for_best=True,  # so that a resumed run computes the same numbers
             )
         self.solvers[name] = solver
 

@@ -14,7 +14,6 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from ...execution.compiling import counted
 from ...graph import NdArray, Variable
 from ...graph.leaf import arrays_in
 from ...parameter import Scope, get_current_parameter_scope, get_parameters, parameter_scope
@@ -197,7 +196,7 @@ class CheckpointContents:
             "need_grad": {name: bool(p.need_grad) for name, p in parameters.items()},
             "solvers": solvers,
             "arrays": {name: [list(array.shape), np.dtype(array.dtype).name] for name, array in arrays.items()},
-            "processes": _of_all_processes({"draws": get_draws(), "states": states_of_holders, "calls": counted()}),
+            "processes": _of_all_processes({"draws": get_draws(), "states": states_of_holders}),
         }
         return {name: array for name, array in arrays.items() if 0 not in array.shape}, facts, must_be_finite
 

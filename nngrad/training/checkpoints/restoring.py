@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...execution.executable import continue_counts
 from ...files.parameter_files import Change, _make
 from ...graph import NdArray, Variable, build_options
 from ...graph.messages import warn_user
@@ -80,8 +79,6 @@ class Restoring:
         _make(self._changes)
         if self._wants("random"):
             set_draws(process["draws"])
-        if self._only is None and "calls" in process:  # missing in checkpoints of earlier versions
-            continue_counts(process["calls"])
 
     # ---------------------------------------------------------------- checks
 
