@@ -270,7 +270,10 @@ def _temporary_bytes(executable: Executable, of: Hoisted) -> int | None:
     program = of.program
     if program.mesh is None:
         sharding = None if program.device is None else SingleDeviceSharding(program.device)
-        return executable.temporaries(tuple([spec.abstract(sharding) for spec in of.takes]))
-    places = [*[()] * (len(of.takes) - len(program.block.inputs)), *program.places]
-    shardings = [program.mesh.sharding(axes) for axes in places]
-    return executable.temporaries(tuple([s.abstract(each) for s, each in zip(of.takes, shardings, strict=True)]))
+        like = tuple([spec.abstract(sharding) for spec in of.takes])
+    else:
+        places = [*[()] * (len(of.takes) - len(program.block.inputs)), *program.places]
+        shardings = [program.mesh.sharding(axes) for axes in places]
+        like = tuple([s.abstract(each) for s, each in zip(of.takes, shardings, strict=True)])
+    nbytes: int | None = executable.temporaries(like)
+    return nbytes

@@ -71,7 +71,7 @@ class Executable:
         "_opaque", "_quick", "_seconds", "_settings", "_tiered", "_waits", "function",
     )  # fmt: skip
 
-    function: Callable[..., Any]
+    function: Any
     """The optimised executable: a C function that compiles when it meets arrays of another kind."""
 
     def __init__(
@@ -177,21 +177,23 @@ class Executable:
         if parts is not None:
             self._quick = parts
             return parts
+        quick: Callable[..., Any] = self._quick_function()
         try:
-            self._compile(self._quick_function(), arrays)
+            self._compile(quick, arrays)
         except jax.errors.JaxRuntimeError:
             return None
-        return self._quick
+        return quick
 
     def _has_quick_tier(self) -> bool:
         device = None if self._settings is None else self._settings.device
         return not build_options().running.deterministic and platform_on(device) == PLATFORM and bool(quick_options())
 
     def _quick_function(self) -> Any:
-        self._quick = self._quick or jax.jit(self.function.__wrapped__, compiler_options=quick_options())
+        if self._quick is None:
+            self._quick = jax.jit(self.function.__wrapped__, compiler_options=quick_options())
         return self._quick
 
-    def _optimised(self, arrays: tuple[Any, ...]) -> Callable[..., Any]:
+    def _optimised(self, arrays: tuple[Any, ...]) -> Any:
         """The optimised executable, or partitions if it cannot be compiled. Nothing changes if there is an error."""
         try:
             self._compile(self.function, arrays)

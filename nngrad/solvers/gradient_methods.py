@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -119,8 +119,7 @@ class LossScaleMethods:
     updating: threading.RLock
     state: Any
     _change: Callable[[Callable[[Any], None]], None]
-    _compile: Callable[[Any], None]
-    _params: Mapping[str, Variable]
+    _compile: Callable[[], None]
 
     def loss_scaling(self, scale: float | DynamicLossScale | None) -> None:
         """Divide the gradients by the loss scale in each update from now on.
