@@ -28,7 +28,7 @@ class CacheInfo(NamedTuple):
     seconds: float = 0.0
     """Seconds spent waiting for compilations, including tracing and lowering."""
     quick: int = 0
-    """The number of executables compiled in the quick tier."""
+    """The number of programs that have run in the quick tier."""
     optimised: int = 0
     """How often the optimised tier has taken over from the quick one."""
 
