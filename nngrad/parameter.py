@@ -242,7 +242,7 @@ def every_parameter() -> list[tuple[str, Variable]]:
 
 def path_of_scope(scope: Scope) -> str:
     """The path of names to a scope, such as 'block1/conv': from the root, or else from the outermost of the entered
-    scopes that contain it; "" if there is none."""
+    scopes that contain it, as for a submodule that is called on its own; "" if there is none."""
     with _lock:
         for outer in (_root, *[entered for _, entered in _entered.get()]):
             if outer is scope:

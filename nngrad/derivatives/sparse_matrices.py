@@ -188,7 +188,8 @@ def _blocks(pattern: Sparsity, elements: Indices) -> tuple[Sparsity, Indices] | 
 
 
 def _sum_of_blocks(y: Variable, x: Variable, read: Read, blocks: Sparsity, colors: Indices) -> SparseMatrix:
-    """The Hessian of `y` as a sum of blocks, each of which belongs to some elements of `x`."""
+    """The Hessian of `y` as a sum of blocks, each of which belongs to some elements of `x`. They are added up at
+    the end, so no product needs a scatter or gather of its own."""
     directions = Directions(read.variables, colors, blocks.columns, blocks.rows)
     elements = read.elements - 1
     found, places = np.unique(elements[blocks.rows] * x.size + elements[blocks.columns], return_inverse=True)

@@ -113,7 +113,7 @@ def captured(
     derived = [y for f in within.functions for y in f.outputs if y._derived is not None]
     differentiated = [y for each in derivations_of(derived) for y in each.outputs] if derived else []
     more = within
-    if differentiated:  # derivatives also need what these differentiated
+    if differentiated:  # derivatives also need what these differentiated, and the leaves that only a loss reads
         more = _within(within_body([*results, *differentiated]), [*updated, *own], often, before)
         if more.keys != within.keys or any([f.effects for f in more.functions]):
             more, differentiated = within, []

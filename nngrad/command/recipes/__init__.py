@@ -1,5 +1,5 @@
 """The training of recipes for `nngrad train`. The recipes are files in `examples/recipes`, named after them, and can be
-copied to start one's own."""
+copied to start one's own: they import absolutely, so that a copy runs."""
 
 NAMES = {
     "gan": "digits are drawn by a generator, whose critic is held by a gradient penalty",
