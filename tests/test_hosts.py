@@ -18,15 +18,15 @@ import numpy as np
 import pytest
 
 import nngrad as nn
+from nngrad.distributed import exchange
+from nngrad.distributed.devices.grid import Mesh
 from nngrad.distributed.hosts import joining
 from nngrad.distributed.hosts.joining import launcher_of
 from nngrad.distributed.hosts.sharing import part_for
 from nngrad.distributed.hosts.watching import DONE, GONE, LEAVING, RUNNING, Beat, Failure, Judge
 from nngrad.execution import compiling
 from nngrad.execution.program import Program
-from nngrad.graph import process
 from nngrad.graph.block import Block
-from nngrad.graph.mesh import Mesh
 from nngrad_command import entry
 from tests.several_hosts import programs, resuming
 from tests.several_hosts.equality import differences
@@ -198,7 +198,7 @@ def test_a_single_process_joins_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nn.hosts.process_index() == 0
     assert nn.hosts.process_count() == 1
     assert nn.hosts.is_first()
-    assert process.watch is None
+    assert exchange.watch is None
     nn.hosts.barrier()
     assert nn.hosts.part_of([1, 2, 3]) == [1, 2, 3]
 

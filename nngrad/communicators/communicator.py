@@ -16,7 +16,7 @@ import numpy as np
 
 from ..context import Context
 from ..distributed import hosts
-from ..execution.across import gathered
+from ..distributed.across import gathered
 from ..graph import NdArray, Variable
 from ..graph.leaf import arrays_in
 from ..graph.process import Processes, several_processes

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..execution.across import Across
+from ..distributed.across import Across
 from ..execution.compiled import bytes_of
 from ..functions.collectives import from_process
 from ..graph import NdArray, Spec, Variable

@@ -13,10 +13,10 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from ..graph.bounded_cache import BoundedCache, CacheInfo, about_structures, cache_about_structures
+from ..graph.placement import Placement
 from ..graph.process import Process, check_process
 from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_A_STEP, BYTES_OF_AN_EXECUTABLE, MOST_TRUSTED
 from . import compiling
-from .across import Across
 from .compiling import has_two_tiers, note_call, quick_options, spent
 from .executable import Executable, Settings
 from .lower import in_partitions, lower, lowered_where_it_runs, lowered_whole
@@ -96,7 +96,8 @@ def _made(program: Program) -> tuple[Program, Executable, list[int]]:
     settings = Settings(program.device, program.block.needs_x64, program.mesh)
     count = len(shorter.block.steps)
     if program.group is not None:  # never cut: its partitions would exchange separately
-        return program, Executable(Across(lowered_whole(shorter), program.group, program.device), settings), [count]
+        joint = Placement.across(lowered_whole(shorter), program.group, program.device)
+        return program, Executable(joint, settings), [count]
     if partitions is None:
         return program, executable_in_one(Hoisted(program, None), shorter), [count]
     counts = [len(block.steps) for block in {partition.block for partition in partitions}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextvars import copy_context
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 import jax
@@ -16,7 +16,6 @@ from ..graph import NdArray, Spec, Variable, build_options, switched
 from ..graph.bounded_cache import BoundedCache
 from ..graph.capture import placeholder
 from ..graph.leaf import arrays_of
-from ..graph.mesh import Mesh
 from ..graph.ndarray import host_array
 from ..graph.process import check_not_traced
 from ..graph.spec import array_of, converted, spec_of, x64_if
@@ -28,6 +27,9 @@ from .lower import linearize, lower
 from .plans import device_of
 from .program import Program
 from .trees import arguments_of, arrays_of_trees, builds, filled_results
+
+if TYPE_CHECKING:
+    from ..graph.placement import Mesh
 
 T = TypeVar("T")
 R = TypeVar("R")

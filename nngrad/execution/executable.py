@@ -11,13 +11,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
 from ..graph import build_options
 from ..graph.jaxpr import primitives_in
-from ..graph.mesh import Mesh, mesh_of, running_on
+from ..graph.placement import Placement, running_on
 from ..graph.process import (
     check_process,
     current_trace,
@@ -29,6 +29,9 @@ from ..graph.process import (
 from ..graph.spec import x64_if
 from .compiling import PLATFORM, hint_at_cache, note_call, progress_shown, quick_options, spent, was_called
 from .program import Program, platform_on
+
+if TYPE_CHECKING:
+    from ..graph.placement import Mesh
 
 
 class Settings(NamedTuple):
@@ -140,7 +143,7 @@ class Executable:
                 if device is None:
                     results = call(*arrays)
                     # On CPUs, results on a mesh are waited for outside of it too, for the reason that `finished` gives.
-                    lies_on = mesh_of(results if isinstance(results, tuple | list) else (results,))
+                    lies_on = Placement.mesh_of(results if isinstance(results, tuple | list) else (results,))
                     if lies_on is not None:
                         lies_on.finished(results)
                 else:

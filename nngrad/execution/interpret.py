@@ -6,7 +6,7 @@ import heapq
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
@@ -16,16 +16,18 @@ from ..graph.body_op import ControlOp
 from ..graph.bounded_cache import cache_about_structures
 from ..graph.function import function_hooks
 from ..graph.leaf import arrays_of
-from ..graph.mesh import Mesh
 from ..graph.op import arguments_need_x64
+from ..graph.placement import Placement
 from ..graph.process import group_of, groups_of, several_processes
 from ..graph.thresholds import MOST_INPUTS_OF_AN_OP
 from ..graph.value import put_together
-from .across import Across
 from .compiled import bytes_of
 from .executable import Executable, Settings
 from .lower import by_itself
 from .stepwise import MarkedArray, run_in_steps
+
+if TYPE_CHECKING:
+    from ..graph.placement import Mesh
 
 Hook = Callable[[Function], None] | None
 Arrays = tuple[Any, ...]
@@ -48,7 +50,7 @@ def executable_of_op(
         forward = op.bind(arguments)
         group = group_of(groups_of(op, arguments)) if several_processes() else None
         if group is not None:
-            return Executable(Across(forward, group, device), Settings(device, needs_x64))
+            return Executable(Placement.across(forward, group, device), Settings(device, needs_x64))
         if not compiled and mesh is None:
             return Executable(forward, Settings(device, needs_x64))
         settings = Settings(None if mesh is not None else device, needs_x64, mesh)

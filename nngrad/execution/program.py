@@ -5,15 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
 from ..graph import Op, Spec
 from ..graph.block import Block, Step
-from ..graph.mesh import Axes, Mesh, running_on
+from ..graph.placement import Axes, running_on
 from ..graph.process import Processes, group_of, several_processes
 from ..graph.traverse import operands_first
+
+if TYPE_CHECKING:
+    from ..graph.placement import Mesh
 
 
 class Program(NamedTuple):

@@ -13,7 +13,7 @@ from jax import lax
 from ..graph import AnyArray, Array, Function, Op, Variable, apply, composite, op
 from ..graph.arguments import Static
 from ..graph.axes import AxisMap, Places
-from ..graph.mesh import constrained
+from ..graph.placement import mesh_of_program
 from . import array
 from .arithmetic import broadcast_pair
 
@@ -91,7 +91,10 @@ def sharding_constraint(x: AnyArray, /, axes: Static) -> jax.Array:
     Raises:
         ValueError: The mesh has no such axis, or a size is not divisible.
     """
-    y: jax.Array = constrained(x, axes)
+    mesh = mesh_of_program()
+    y: jax.Array = x
+    if mesh is not None:
+        y = lax.with_sharding_constraint(x, mesh.sharding(mesh.resolved(axes, x.shape, "shard: a value")))
     return y
 
 

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from .engine import KeySource, engine
-from .mesh import Mesh
 from .messages import warn_user
 from .ndarray import NdArray, host_array
 from .options import build_options
@@ -29,6 +28,7 @@ from .variable import Variable, leaf_of
 
 if TYPE_CHECKING:
     from .op import Op
+    from .placement import Mesh
 
 
 def drawn_leaf(spec: Spec, source: KeySource, name: str = "") -> Variable:

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from .engine import CellOperators
-from .mesh import Axes
 from .options import build_options
+from .placement import Axes
 from .spec import (
     FLOAT32,
     SUPPORTED,

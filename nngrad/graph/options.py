@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from .function import Function, RuleCall
-    from .mesh import Mesh
     from .op import Op
+    from .placement import Mesh
     from .spec import Spec
     from .variable import Variable
 

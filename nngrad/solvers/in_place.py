@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 from jax.sharding import NamedSharding
 
+from ..distributed.devices.grid import Mesh, mesh_of
 from ..execution.executable import Executable
 from ..graph import Variable
 from ..graph.leaf import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
-from ..graph.mesh import Mesh, mesh_of
 from ..graph.process import check_process
 from ..graph.spec import Shape, x64_if
 from ..graph.value import Value, exchange, replace, values_of

@@ -12,10 +12,10 @@ import numpy as np
 
 from ..autodiff.binding import unwatch_leaves
 from ..autodiff.grad import grad
+from ..distributed.devices.grid import Mesh
 from ..execution.compiling import watched_compilation
 from ..graph import Variable, leaves_of, switched
 from ..graph.leaf import arrays_in, arrays_of
-from ..graph.mesh import Mesh
 from ..graph.messages import warn_user
 from ..graph.process import check_not_traced
 from ..inspection.nan import nan_in

@@ -15,9 +15,10 @@ from jax.sharding import PartitionSpec
 
 from ... import functions as F
 from ...graph import Variable, build_options
-from ...graph.mesh import Axes, Mesh
 from ...graph.options import Switched
+from ...graph.placement import Axes
 from ...parameter import get_parameters
+from .grid import Mesh
 
 
 class MeshBlock(Switched):

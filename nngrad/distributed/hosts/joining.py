@@ -17,7 +17,7 @@ import jax
 from nngrad_command.last_words import is_there
 from nngrad_command.launched import COORDINATOR, COUNT, INDEX, JOINED, STEP_TIMEOUT
 
-from ...graph import process
+from .. import exchange
 from .leaving import HostError, leave
 from .store import global_state
 from .watching import HostWatch
@@ -100,7 +100,7 @@ def initialize(
     if count > 1:
         watch = HostWatch(index, count, heartbeat_timeout, step_timeout)
         watch.start(str(global_state.coordinator_address))
-        process.watch = watch
+        exchange.watch = watch
     _membership = Membership(index, count, "the script itself" if launcher is None else launcher.name)
     return _membership
 

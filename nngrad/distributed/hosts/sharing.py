@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from ...graph import process
+from .. import exchange
 from .leaving import HostError
 from .store import KeyValueStore, global_state
 from .watching import HostWatch
@@ -45,7 +45,7 @@ def barrier(timeout: float | None = None) -> None:
     global _passed
     if global_state.num_processes == 1:
         return
-    watch = process.watch
+    watch = exchange.watch
     if not isinstance(watch, HostWatch):
         raise RuntimeError("nn.hosts.barrier: call nn.hosts.initialize() at the beginning of the script")
     seconds = watch.step_timeout if timeout is None else timeout
@@ -53,7 +53,7 @@ def barrier(timeout: float | None = None) -> None:
         raise ValueError(f"timeout: must be a positive number of seconds, got {timeout!r}")
     _passed += 1
     name, store = f"barrier {_passed}", KeyValueStore()
-    with process.joint_computation():
+    with exchange.joint_computation():
         store.write(name, global_state.process_id, "here")
         try:
             store.wait_for_all(name + " passed", seconds)

@@ -24,7 +24,7 @@ import jax
 from nngrad_command.launched import ANOTHER_FAILED
 from nngrad_command.outcome import error_line, raised_at
 
-from ...graph import process
+from .. import exchange
 from .leaving import HostError, LastWords, leave, say, show_where_it_is
 from .store import KeyValueStore
 
@@ -263,7 +263,7 @@ class HostWatch:
         for text in self._store.read("failure").values():  # the first failure that any process wrote
             index, _, reason = text.partition(" ")
             self._adopt(Failure(int(index), reason))
-        if self.failure is None and not process.terminations and self._store.is_terminated():
+        if self.failure is None and not exchange.terminations and self._store.is_terminated():
             self._code = TERMINATED
             self._adopt(Failure(-1, "a process received SIGTERM"))
         if self._state == DONE and self._store.read("done"):

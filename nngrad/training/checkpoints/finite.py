@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...graph.mesh import mesh_of
+from ...distributed.devices.grid import mesh_of
 from ...graph.process import interrupt_safe
 
 _LATE = 8

@@ -13,10 +13,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from ...distributed.devices.grid import Mesh
+from ...distributed.exchange import parts_of
 from ...graph import build_options
 from ...graph.arguments import checked_count
-from ...graph.mesh import Mesh
-from ...graph.process import OwnThread, parts_of
+from ...graph.process import OwnThread
 from ...graph.spec import x64_if
 from .sources import BatchSource, Position, source_of
 

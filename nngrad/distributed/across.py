@@ -19,8 +19,8 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..graph import process
-from ..graph.process import AXIS, Processes, check_process, joint_computation
+from ..graph.process import AXIS, Processes, check_process
+from . import exchange
 
 _ALONG = PartitionSpec(AXIS)
 
@@ -64,15 +64,15 @@ class Across:
         check_process()
         given = tuple([self._joined(array) for array in arrays])
         # Collective computations of all processes are counted, to find out who is missing; those of some are not.
-        with joint_computation() if self._is_of_all else nullcontext():
+        with exchange.joint_computation() if self._is_of_all else nullcontext():
             if not self._checked:
                 self._check(given)
             results = self._jitted(given)
             own = tuple(map(_own, results)) if isinstance(results, tuple) else _own(results)
             if self._waits:
                 jax.block_until_ready(own)
-            elif self._is_of_all and process.watch is not None:
-                process.watch.running(own)
+            elif self._is_of_all and exchange.watch is not None:
+                exchange.watch.running(own)
         return own
 
     def lowered(self, *arrays: Any) -> Any:

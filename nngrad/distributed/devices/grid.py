@@ -10,25 +10,22 @@ import contextlib
 import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeAlias
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from . import process
-from .spec import Shape, x64_if
-
-if TYPE_CHECKING:
-    from .variable import Variable
+from ...graph import Variable
+from ...graph.engine import provide
+from ...graph.placement import Axes, Placement
+from ...graph.spec import Shape, x64_if
+from .. import exchange
+from ..across import Across
 
 DATA = "data"
 """The axis over which batches are divided."""
-
-Axes: TypeAlias = "tuple[str | tuple[str, ...] | None, ...]"
-"""For each axis of an array, the mesh axis, or several, over which it is divided, or None; missing entries are None."""
 
 
 class Mesh:
@@ -142,14 +139,14 @@ class Mesh:
                 return jax.device_put(array, sharding, may_alias=False)  # an update may donate it
             if isinstance(array, jax.Array) and not array.is_fully_addressable:
                 return jax.device_put(array, sharding)
-            return process.shared(np.asarray(array), sharding, name)
+            return exchange.shared(np.asarray(array), sharding, name)
 
     def placed(self, leaves: Sequence[Variable], arrays: list[Any]) -> list[Any]:
         """The arrays of leaves, moved to their placements; from now on the leaves' cells hold these. Keys of random
         functions are not moved: JAX copies them to all devices."""
         if self.spans_processes and not self._keys_agree and (keys := [arrays[i] for i, x in enumerate(leaves)
                                                                        if x._source is not None]):
-            process.check_equal(np.stack(keys), "random numbers: the keys")
+            exchange.check_equal(np.stack(keys), "random numbers: the keys")
             self._keys_agree = True  # from now on, provided that all processes run the same program
         for i, x in enumerate(leaves):
             if x._source is None:
@@ -185,7 +182,7 @@ class Mesh:
             return self.put(array, self.sharding(self.axes_of(x)), name)
         if self.spans_processes:
             whole = x.shape if shape is None and x is not None else shape
-            return process.global_batch(np.asarray(array), self, name, whole)
+            return exchange.global_batch(np.asarray(array), self, name, whole)
         return self.put(array, self.of_batch(array.shape), name)
 
     # ---------------------------------------------------------------- within programs
@@ -216,7 +213,7 @@ class Mesh:
 
     @contextlib.contextmanager
     def _turn_of_all(self) -> Iterator[None]:
-        with _turns if self._waits else _AT_ONCE, process.joint_computation():
+        with _turns if self._waits else _AT_ONCE, exchange.joint_computation():
             yield
 
     def finished(self, results: Any) -> Any:
@@ -227,33 +224,9 @@ class Mesh:
         """
         if self._waits and not any([isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(results)]):
             jax.block_until_ready(results)
-        elif self.spans_processes and process.watch is not None:
-            process.watch.running(results)
+        elif self.spans_processes and exchange.watch is not None:
+            exchange.watch.running(results)
         return results
-
-
-_running: ContextVar[Mesh | None] = ContextVar("mesh_of_program", default=None)
-"""The mesh of the program that JAX is tracing."""
-
-
-@contextmanager
-def running_on(mesh: Mesh | None) -> Iterator[None]:
-    """Set the mesh that programs are traced for, within a context."""
-    token = _running.set(mesh)
-    try:
-        yield
-    finally:
-        _running.reset(token)
-
-
-def constrained(x: jax.Array, axes: Axes | str) -> jax.Array:
-    """`x` divided over `axes` of the mesh that it is traced for; `x` itself if there is none."""
-    mesh = _running.get()
-    if mesh is None:
-        return x
-    place = mesh.sharding(mesh.resolved(axes, x.shape, "shard: a value"))
-    divided: jax.Array = jax.lax.with_sharding_constraint(x, place)
-    return divided
 
 
 _turns = threading.RLock()  # reentrant, for signal handlers
@@ -273,3 +246,6 @@ def mesh_of(arrays: Sequence[Any]) -> Mesh | None:
 def name_of_leaf(x: Variable, number: int) -> str:
     """A leaf's name in messages."""
     return f"parameter {x.name!r}" if x.name else f"leaf {number}, of shape {x.shape},"
+
+
+provide(Placement, {"mesh_of": staticmethod(mesh_of), "across": Across})
