@@ -5,6 +5,7 @@ The first call of a large program in a process runs an executable that compiles 
 one. XLA's compiler for CPUs takes seconds for such a program. With fewer optimisations it takes two fifths to a seventh
 of that, depending on its version, and the result runs several times slower. So what is called once is done soonest in
 the quick tier. What is called a second time will probably be called often: then the optimised executable is compiled.
+Training steps, `compile` and updates have one tier, so that what they compute does not depend on where a process began.
 """
 
 from __future__ import annotations

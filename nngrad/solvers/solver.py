@@ -79,7 +79,8 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         self._compile()
 
     def _compile(self) -> None:
-        # The graph of the loss holds the parameters' arrays, so these are not donated.
+        # Never a part of backward's executable: what is read between the two must not change the bits. The graph of the
+        # loss holds the parameters' arrays, so these are not donated.
         self._update = InPlaceUpdate(self._flat_update, self, [], opaque=self.opaque, taken=(1,))
 
     def transformation(self, lr: Any) -> Transformation:
