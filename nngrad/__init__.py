@@ -20,7 +20,6 @@ from . import solvers as solvers
 from .autodiff import Grad, grad, vmap
 from .autodiff.custom_function import CustomFunction
 from .autodiff.custom_gradient import custom_gradient
-from .autodiff.remat import LeastMemory, MemoryBudget, Segments, recompute
 from .context import (
     Context,
     auto_forward,
@@ -88,6 +87,7 @@ from .inspection.viewing import draw, view
 from .inspection.viewing import plots as plot
 from .jax.from_jax import from_jax
 from .logger import logger
+from .memory import LeastMemory, MemoryBudget, Segments, recompute
 from .nnabla import links as _links  # noqa: F401 - methods of Variables
 from .nnabla import names as _names_elsewhere  # noqa: F401 - for messages about missing names
 from .parameter import (

@@ -12,12 +12,12 @@ import numpy as np
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.remat import timeline
 from nngrad.execution.compiled import Trial, trial_of
 from nngrad.execution.interpret import interpret
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.program import Program
 from nngrad.graph import Function, Variable
+from nngrad.memory import timeline
 from tests.costs import compilations
 from tests.oracle import compiled_cheaply
 
@@ -98,7 +98,7 @@ def allotted_by(program: Program) -> int:
 
 def structure_alone() -> Any:
     """A context where compilers tell nothing of memory, so that structure alone decides, and nothing is compiled."""
-    return patch("nngrad.autodiff.remat.search.trial_of", lambda program: Trial(program, None, None))
+    return patch("nngrad.memory.search.trial_of", lambda program: Trial(program, None, None))
 
 
 def in_chunks() -> Any:

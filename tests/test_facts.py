@@ -161,7 +161,7 @@ BY_NATURE: dict[str, str] = {
     "rewrite/numbers.py": "algebra: what constants and multiples are emitted as",
     "rewrite/quotients.py": "algebra: what polynomials consist of",
     "rewrite/masks.py": "the moves of a condition, which reshaping alone makes",
-    "autodiff/remat/rebuild.py": "sums over fan-out, which it makes and finds again",
+    "memory/rebuild.py": "sums over fan-out, which it makes and finds again",
     "execution/backward.py": "where it starts: at the inputs of sinks that give them no gradient",
     "autodiff/spectral_limits.py": "axes that a value is repeated along, which a broadcast alone makes",
     "cpu/facts.py": "tables of facts about ops that are those of one compiler",

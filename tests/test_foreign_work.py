@@ -11,8 +11,8 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.remat.plan import arithmetic
 from nngrad.graph import functions_of
+from nngrad.memory.plan import arithmetic
 
 X = np.random.default_rng(0).standard_normal((4, 4))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nngrad.autodiff.remat.liveness import Occupancy
+from nngrad.memory.liveness import Occupancy
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7, 8, 33])

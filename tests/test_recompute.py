@@ -12,8 +12,8 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.remat.plan import binomial_plan, slots_for
 from nngrad.graph import Variable, functions_of
+from nngrad.memory.plan import binomial_plan, slots_for
 from tests.rematerialising import (
     BATCH,
     LAYERS,

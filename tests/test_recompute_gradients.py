@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.remat import candidates
-from nngrad.autodiff.remat.candidates import Graphs, overlaid
-from nngrad.autodiff.remat.plan import binomial_plan, by_blocks, in_order, in_sequence, partly, uniform_plan
-from nngrad.autodiff.remat.rebuild import rebuild
 from nngrad.execution.compiled import executable_of
 from nngrad.execution.lower import linearize
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
+from nngrad.memory import candidates
+from nngrad.memory.candidates import Graphs, overlaid
+from nngrad.memory.plan import binomial_plan, by_blocks, in_order, in_sequence, partly, uniform_plan
+from nngrad.memory.rebuild import rebuild
 from tests.rematerialising import (
     LAYERS,
     POLICIES,

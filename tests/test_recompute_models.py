@@ -20,9 +20,9 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.remat.candidates import Candidate, PlanSource
-from nngrad.autodiff.remat.rebuild import Rebuilt
 from nngrad.graph import Variable, functions_of
+from nngrad.memory.candidates import Candidate, PlanSource
+from nngrad.memory.rebuild import Rebuilt
 from tests.oracle import compiled_cheaply
 from tests.rematerialising import agree_as_one, allotted, allotted_by, is_product, predicted, structure_alone, values_of
 

@@ -15,10 +15,10 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.remat.plan import sizes_of
 from nngrad.autodiff.walk import Grad
 from nngrad.execution.lower import linearize, lower
 from nngrad.graph import Variable, contained, functions_of, set_switches
+from nngrad.memory.plan import sizes_of
 from tests.exact import exactly
 from tests.leaves import leaf
 

@@ -15,9 +15,6 @@ from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
-from ..execution.lower import linearize
-from ..execution.plans import device_of
-from ..execution.program import Program
 from ..graph import (
     Function,
     Variable,
@@ -45,7 +42,6 @@ from .known_gradients import (
     remember_answer,
     was_asked_before,
 )
-from .remat import rematerialised
 from .request import Aggregate, Mode, Request, Task, checked_persistent, derived_in, remember, requested, task_of
 from .symmetry import NotApplicable, forward, symmetric
 from .walk import Grad, Retained, Sums, duplicate_functions, is_estimate, order_of
@@ -267,10 +263,14 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
 
         inputs = None if request.final else request.inputs
         every = [*gradients, *[gx for _, gx in pairs]]
-        program_of = request.program_of or program_of_results(request, since)
-        every = rematerialised(
-            task.outputs, every, request.recompute, program_of, task.seeds, inputs, request.runs, emit
-        )
+
+        def handed_out(found: list[Variable]) -> list[Variable]:
+            return [*request.outputs, *distinct_variables(found[: len(request.inputs)], since)]
+
+        every = engine.rematerialised(
+            task.outputs, every, request.recompute, request.runs_as or handed_out, task.seeds, inputs, request.runs,
+            emit,
+        )  # fmt: skip
         gradients, rest = every[: len(gradients)], every[len(gradients) :]
         pairs = [(x, gx) for (x, _), gx in zip(pairs, rest, strict=True)]
     return Emitted(gradients, pairs, lost, task, built.mode, unknown)
@@ -285,16 +285,6 @@ def in_mode(
     gradients = built.gradients if task.inputs is request.inputs else added_up(built.gradients, owners)
     at = request.retained_at
     return built, gradients, [(x, gx) for x, gx in retained or () if at is None or id(x) in at]
-
-
-def program_of_results(request: Request, since: int) -> Callable[[list[Variable]], Program]:
-    """A function from gradients to the program that computes them, as they are handed out, and the outputs."""
-
-    def program_of(found: list[Variable]) -> Program:
-        handed_out = distinct_variables(found[: len(request.inputs)], since)
-        return linearize([*request.outputs, *handed_out], device=device_of(request.outputs)).program
-
-    return program_of
 
 
 def located(request: Request, functions: list[Function] | None) -> tuple[Task, list[list[Variable]]]:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..execution.program import Program
 from ..graph import Function, Variable, among, build_options, contained, functions_of
 from ..graph.messages import warn_user
 from ..rewrite.builder import emitting
@@ -42,9 +41,11 @@ class Request(NamedTuple):
     """The rematerialisation policy."""
     final: bool = False
     """Whether the gradients are only evaluated, and not differentiated again."""
-    program_of: Callable[[list[Variable]], Program] | None = None
-    """Makes the program for which to plan rematerialisation; None: one that returns outputs and gradients."""
-    runs: bool = True  # just so
+    runs_as: Callable[[list[Variable]], Any] | None = None
+    """Makes the program for which to plan rematerialisation from gradients; None: one that returns outputs and
+    gradients."""
+    runs: bool = True
+    """Whether that is likely to run as it is, so that its executable is worth keeping."""
     keep: bool = False
     """Whether each gradient is kept at its input."""
     bind: bool = False

@@ -16,7 +16,6 @@ from backward_registry import registry
 
 from ..autodiff.binding import record_reached, watched_leaves, watching
 from ..autodiff.grad import grad
-from ..autodiff.remat import policy_key
 from ..autodiff.request import given_gradients
 from ..autodiff.seeds import given_gradient, seed_array
 from ..graph import NdArray, Variable, build_options, engine, leaves_of
@@ -199,7 +198,7 @@ def _gradients_from(
     retained = tuple([place for place, y in middle if options.retain_grad or y.persistent])
     if not wanted and not asked:
         return FoundGradients([], [])
-    seeded, memory = tuple([seed is not None for seed in seeds]), policy_key(options.recompute, plan.functions)
+    seeded, memory = tuple([seed is not None for seed in seeds]), engine.policy_key(options.recompute, plan.functions)
     key = FusedKey(wanted, asked, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
     if watching:
         record_reached(watched_leaves(outputs, [plan.leaves[i] for i in wanted], plan.functions))

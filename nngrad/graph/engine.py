@@ -68,7 +68,7 @@ class Engine:
 
     __slots__ = (
         "backward", "body_batched", "body_gradient", "body_tangent", "constant", "evaluate", "forget", "forward",
-        "run_function", "run_functions",
+        "policy_key", "rematerialised", "run_function", "run_functions",
     )  # fmt: skip
 
     evaluate: Callable[[Variable], None]
@@ -89,6 +89,10 @@ class Engine:
     """Implements `Block.tangent`."""
     body_batched: Callable[..., Any]
     """Implements `Block.batched`."""
+    rematerialised: Callable[..., list[Variable]]
+    """Rebuilds gradients to recompute some forward values, by the policy of `nn.grad` or by marks in the graph."""
+    policy_key: Callable[..., Any]
+    """A cache key for such a policy and the marks of functions."""
 
     constant: Callable[[float, Shape, DType], Variable]
     """A constant: a number with a shape and a dtype."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import nngrad.functions as F
 
-from ..autodiff.remat import reads
 from ..functions.control import computed_again, input_passed_on
 from ..graph import Function, Variable
+from ..memory import reads
 
 
 class State(IntEnum):

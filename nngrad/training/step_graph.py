@@ -80,7 +80,7 @@ class StepGraph:
                 directions += solver.directions(residuals, shared, from_state)
             request = Request(
                 [loss], [x for x, _ in targets], [seed], recompute=recompute, final=True,
-                program_of=lambda found: linearized(found).program, runs=False,
+                runs_as=lambda found: linearized(found).program, runs=False,
             )
             gradients = emitted(request).gradients
         linear = linearized(gradients)

@@ -28,7 +28,8 @@ WHERE = {
     "rule": ("backward_registry/*.py", "nngrad/functions/bodies/*.py"),
     "fact": ("nngrad/functions/*.py", "nngrad/graph/axes.py", "nngrad/cpu/facts.py", "backward_registry/*.py"),
     "rewriting": ("nngrad/rewrite/*.py",),
-    "numbering": ("nngrad/graph/*.py", "nngrad/autodiff/**/*.py", "nngrad/execution/**/*.py", "nngrad/cpu/*.py"),
+    "numbering": ("nngrad/graph/*.py", "nngrad/autodiff/**/*.py", "nngrad/execution/**/*.py", "nngrad/cpu/*.py",
+                  "nngrad/memory/*.py"),
     "lock": ("nngrad/**/*.py", "backward_registry/*.py"),
 }
 NOT_IN = re.compile("(html|shown|listing|messages|graph/(facts|signatures)|progress)[.]py$")

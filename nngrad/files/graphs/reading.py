@@ -12,7 +12,6 @@ import numpy as np
 
 from backward_registry import registry
 
-from ...autodiff.remat.policies import RecomputeScope
 from ...autodiff.request import Derivation, Mode, ResultDerivation
 from ...context import Context
 from ...graph import NdArray, Op, RuleCall, Spec, Variable, contained
@@ -22,6 +21,7 @@ from ...graph.ndarray import checked_spec
 from ...graph.options import switch_to
 from ...graph.spec import dtype_of, spec_of
 from ...graph.variable import leaf_of
+from ...memory.policies import RecomputeScope
 from ...random import key_source, source_at
 from ..checked import NotAvailable, boolean, integer, list_of, text, whole_numbers
 from .static_arguments import argument_from_json, read_policy

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ...autodiff.remat import LeastMemory, MemoryBudget, Segments
-from ...autodiff.remat.policies import Policy
 from ...graph import Op
 from ...graph.arguments import NegativeZero, as_static_float
 from ...graph.block import Block
 from ...graph.spec import dtype_of
+from ...memory import LeastMemory, MemoryBudget, Segments
+from ...memory.policies import Policy
 from ..checked import integer
 
 _MOST_DEEP = 32

@@ -13,7 +13,6 @@ import numpy as np
 from backward_registry import registry
 
 from ...autodiff.binding import close_with_derivations
-from ...autodiff.remat.policies import RecomputeScope
 from ...autodiff.request import Derivation, ResultDerivation
 from ...context import Context
 from ...graph import NdArray, Op, Spec, Variable, functions_of
@@ -23,6 +22,7 @@ from ...graph.closing import Closing
 from ...graph.leaf import arrays_in
 from ...graph.traverse import as_made, operands_first
 from ...graph.value import on_host
+from ...memory.policies import RecomputeScope
 from ...random import place_of_source
 from .static_arguments import NotSerializable, argument_to_json, written_policy
 

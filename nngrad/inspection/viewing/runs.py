@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...autodiff.remat import timeline
 from ...execution.interpret import interpret, wait_for
 from ...execution.lower import linearize
 from ...graph import Function, Variable
 from ...graph.value import on_host
+from ...memory import timeline
 from ..description import Description
 from ..nan import arrays_of_last_forward
 

@@ -7,9 +7,9 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from ...execution.program import Program
-from ...graph import Function, Variable, functions_of
-from ...graph.body_op import ControlOp
+from ..execution.program import Program
+from ..graph import Function, Variable, functions_of
+from ..graph.body_op import ControlOp
 from .liveness import timeline
 from .plan import (
     SHARES,

@@ -13,14 +13,16 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ...execution.compiled import Trial, trial_of
-from ...execution.program import Program
-from ...graph import Variable, contained, functions_of, leaves_of, set_switches
-from ...graph.options import pause_collector
-from ...graph.thresholds import CLOSE, CLOSE_TO_PLAIN, MOST_FINALISTS, MOST_LEVELS, MOST_SEGMENTS, WORTH_IT
-from .candidates import Candidate, Cutting, Emit, Graphs, Named, ProgramOf
+from ..execution.compiled import Trial, trial_of
+from ..execution.lower import linearize
+from ..execution.plans import device_of
+from ..execution.program import Program
+from ..graph import Variable, contained, functions_of, leaves_of, set_switches
+from ..graph.options import pause_collector
+from .candidates import Candidate, Cutting, Emit, Graphs, Named
 from .plan import binomial_plan, by_blocks, slots_for, uniform_plan
 from .policies import policy_of, policy_of_marks
+from .thresholds import CLOSE, CLOSE_TO_PLAIN, MOST_FINALISTS, MOST_LEVELS, MOST_SEGMENTS, WORTH_IT
 
 
 @contained
@@ -28,7 +30,7 @@ def rematerialised(
     outputs: Sequence[Variable],
     gradients: list[Variable],
     recompute: Any,
-    program_of: ProgramOf,
+    runs_as: Callable[[list[Variable]], Program | list[Variable]],
     seeds: Sequence[Any] = (),
     inputs: Sequence[Variable] | None = None,
     runs: bool = True,
@@ -40,7 +42,7 @@ def rematerialised(
         outputs: The differentiated Variables.
         gradients: Their gradients, as emitted.
         recompute: The policy; see `nn.grad`.
-        program_of: The program that will run with such gradients.
+        runs_as: What will run with such gradients: a program, or one that computes the Variables it returns.
         seeds: Given gradients at the outputs.
         inputs: The inputs of the gradient; None for all leaves that need one. If there are others, a further gradient
             is likely, and the plan is chosen so that this can also follow it.
@@ -56,6 +58,11 @@ def rematerialised(
     policy = policy_of(recompute) or policy_of_marks(functions_of(roots))
     if policy is None:
         return gradients
+
+    def program_of(found: list[Variable]) -> Program:
+        running = runs_as(found)
+        return running if isinstance(running, Program) else linearize(running, device=device_of(running)).program
+
     graphs = Graphs(roots, gradients, program_of, policy.mark, emit)
     if recompute is False:
         return graphs.whole[0].plain.gradients

@@ -22,14 +22,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...execution.passes import prepared, with_bodies_inline
-from ...execution.program import Call, Program, calls_of, is_sum, read_calls, without_identities
-from ...graph import Op, Spec
-from ...graph.block import Block
-from ...graph.body_op import ControlOp
-from ...graph.thresholds import MOST_READ
-from ...graph.traverse import operands_first
+from ..execution.passes import prepared, with_bodies_inline
+from ..execution.program import Call, Program, calls_of, is_sum, read_calls, without_identities
+from ..graph import Op, Spec
+from ..graph.block import Block
+from ..graph.body_op import ControlOp
+from ..graph.traverse import operands_first
 from .plan import is_costly
+from .thresholds import MOST_READ
 
 
 class LoopSteps(NamedTuple):
