@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .graph import Variable
+from .graph import Variable, build_options
+from .graph.messages import warn_user
 from .graph.options import Layer, WithBlock
 
 if TYPE_CHECKING:  # nngrad puts them here, as nnabla has it
@@ -28,6 +29,8 @@ _lock = threading.RLock()
 _entered: ContextVar[tuple[Layer, ...]] = ContextVar("parameter_scopes", default=())
 _made: ContextVar[list[tuple[Scope, str, Variable]] | None] = ContextVar("parameters_made", default=None)
 """Records the parameters made during the outermost call of a parametric function."""
+used_in_call: ContextVar[set[Any] | None] = ContextVar("layers_used_in_call", default=None)
+"""Records the layers without a name of their own during a call of a Module."""
 
 
 # ---------------------------------------------------------------- scopes
@@ -292,6 +295,21 @@ def get_parameter_or_create(
         result: Variable = param
         return result
     return param.get_unlinked_variable(need_grad=as_need_grad)
+
+
+def note_unnamed(layer: str) -> None:
+    """Note that a layer without a name of its own is used, and warn if the same call of a Module has used it before."""
+    used = used_in_call.get()
+    if used is None or _made.get() is not None:  # within another layer
+        return
+    scope = get_current_parameter_scope()
+    key = id(scope), layer, build_options().applying.body  # a body may be captured several times
+    if key in used:
+        path = path_of_scope(scope)
+        warn_user(f"{path}{'/' * bool(path)}{layer}: a layer without name= is used again in the same call of a Module, "
+                  "so both have the same parameters; pass name= for parameters of its own, or to say that they are "
+                  "shared")
+    used.add(key)
 
 
 def in_scopes(

@@ -233,6 +233,30 @@ def test_a_buffer_is_saved_and_not_trained(x: nn.Variable, tmp_path: Path) -> No
     assert (other.calls.d, other.calls.need_grad, other.calls.dtype) == (3, False, np.float32)
 
 
+def test_layers_without_names_that_share_parameters_are_said(x: nn.Variable) -> None:
+    class Layers(nn.Module):
+        def __init__(self, *names: str | None) -> None:
+            self.names = names
+
+        def call(self, x: nn.Variable) -> nn.Variable:
+            for name in self.names:
+                x = F.scan(lambda h, row, name=name: (PF.affine(h, 3, name=name), row), x, np.zeros(2, np.float32))[0]
+            for name in self.names:
+                x = PF.affine(x, 3, name=name and f"{name}-after")
+            return x
+
+    for names in (("a", "b"), ("shared", "shared")):
+        net = Layers(*names)
+        assert net(net(x)).shape == (5, 3) and len(net.get_parameters()) == 4 * len(set(names))
+    with pytest.warns(UserWarning, match="^affine: a layer without name= is used again in the same call of a Module"):
+        Layers(None, None)(x)
+    chain = nn.Sequential(lambda x: PF.affine(x, 3), F.tanh, lambda x: PF.affine(x, 3))
+    with pytest.warns(UserWarning, match="pass name= for parameters of its own, or to say that they are shared"):
+        chain(x)
+    with nn.parameter_scope("plain", scope=nn.get_current_parameter_scope()):
+        assert PF.affine(PF.affine(x, 3), 3).shape == (5, 3)
+
+
 def test_sequential(x: nn.Variable) -> None:
     class Halves(nn.Module):
         def call(self, x: nn.Variable) -> Any:

@@ -17,7 +17,7 @@ from ..graph.leaf import as_variable
 from ..graph.messages import no_such_argument
 from ..graph.signatures import explained_by_name
 from ..initializer import ConstantInitializer, Rng, UniformInitializer, calc_uniform_lim_glorot
-from ..parameter import Initializer, get_parameter_or_create, in_scopes
+from ..parameter import Initializer, get_parameter_or_create, in_scopes, note_unnamed
 
 Init: TypeAlias = Initializer | np.ndarray[Any, Any] | float | None
 Apply: TypeAlias = Callable[[Variable], Variable] | None
@@ -135,6 +135,8 @@ def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Call
                     args = (as_variable(args[0], converted, body.__name__), *args[1:])
             elif converted in kwargs:
                 kwargs[converted] = as_variable(kwargs[converted], converted, body.__name__)
+        if name is None:
+            note_unnamed(scope_name)
         names = (scope_name,) if name is None else (name, scope_name)
         if sharding is None:
             result: R = copy_context().run(in_scopes, names, body, args, kwargs)

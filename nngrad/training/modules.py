@@ -17,7 +17,7 @@ from ..files.parameter_files import load_parameters, save_parameters
 from ..graph import Variable
 from ..graph.messages import did_you_mean, no_attribute
 from ..inspection.shown import aligned
-from ..parameter import Scope, get_parameters, parameter_scope, set_parameter
+from ..parameter import Scope, get_parameters, parameter_scope, set_parameter, used_in_call
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -83,7 +83,11 @@ class Module:
 
     def __call__(self: _Calls[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Return the result of `call`; type checkers see its signature."""
-        result = self.call(*args, **kwargs)
+        before = used_in_call.set(set())
+        try:
+            result = self.call(*args, **kwargs)
+        finally:
+            used_in_call.reset(before)
         self.__dict__["_called"] = True
         return result
 
