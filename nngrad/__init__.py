@@ -111,6 +111,7 @@ from .solvers import (
     unset_solver_post_hook,
     unset_solver_pre_hook,
 )
+from .torch import from_torch
 from .training import MovingAverage, train_step
 from .training.checkpoints import Checkpointer
 from .training.containers import ModuleDict, ModuleList, Parameter, Sequential
@@ -127,7 +128,7 @@ __all__ = [
     "cast_parameters", "checkpoint", "checks", "clear_parameters", "compile", "context_scope", "count", "curl",
     "custom_gradient", "debug", "derivatives", "deterministic", "device", "differential_operator", "diffusion",
     "divergence", "draw", "executables", "explain", "export", "feed", "find_nan", "fisher", "fit", "fixed_point",
-    "forward_all", "from_jax", "functions", "gauss_newton", "get_auto_forward", "get_current_context",
+    "forward_all", "from_jax", "from_torch", "functions", "gauss_newton", "get_auto_forward", "get_current_context",
     "get_current_parameter_scope", "get_extension_context", "get_parameter", "get_parameter_or_create",
     "get_parameters", "grad", "hessian", "hessian_diagonal", "hooks", "hosts", "hvp", "initializer", "jacobian", "jvp",
     "lanczos", "laplacian", "linear_solve", "load_exported", "load_graph", "load_parameters", "logger", "memory_report",
