@@ -181,12 +181,14 @@ GIVEN_ON = {"apply", "create", "created_like", "emit", "freed", "node"}
 
 NAMES_FAMILIES = {
     "command/ops.py": "lists functions by family",
-    "autodiff/custom/base.py": "says where a rule is",
+    "autodiff/custom_function.py": "says where a rule is",
+    "functions/docstrings.py": "completes those of nngrad's own ops",
     "functions/__init__.py": "takes what a family defines itself",
     "autodiff/walk.py": "says in an error where a rule is",
-    "execution/program.py": "names an op for other processes",
     "graph/process.py": "a module of JAX, by its name",
     "graph/op.py": "sets it",
+    "training/train_step.py": "the Module of a step",
+    "training/runs/fit.py": "the Module of a step",
 }
 """Files that look at the module of something, each with the reason."""
 
