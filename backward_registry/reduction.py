@@ -121,25 +121,25 @@ def sign(x: Variable) -> Variable:
 
 @backward(F.norm)
 def norm_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = sign(x) (|x| / y)^(p - 1), and 0 where y is 0; for infinite p sign(x) / m at m elements of size y"""
+    """dy/dx = sign(x) (|x| / y)^(p - 1), and 0 where y is 0, as in `along_length`; for infinite p sign(x) / m at m
+    elements of size y"""
     (x,), (y,) = f.inputs, f.outputs
     p = 2.0 if f.args["p"] is None else f.args["p"]
     if math.isinf(p):
         return at_extrema(f, F.abs(x), gy) * sign(x)
     if p == 2:
         return along_length(f, gy, x)
-    zero = F.equal_scalar(y, val=0)
-    gx = spread(f, F.where(zero, zeros_like(gy), gy))
     if p == 1:
-        return gx * sign(x)
-    if p.is_integer():
-        # A whole power needs no absolute value, and so is smooth at 0 where the norm is.
-        power = F.divided(x, spread(f, y)) ** (p - 1)
-        return gx * (power if p % 2 == 0 else power * sign(x))
-    # A broken power of 0 has infinite derivatives; the sign takes that element out.
-    size = F.where(F.equal_scalar(x, val=0), filled_like(x, 1), F.abs(x))
-    safe = F.where(zero, filled_like(y, 1), y)
-    return gx * (size / spread(f, safe)) ** (p - 1) * sign(x)
+        return spread(f, F.where(F.equal_scalar(y, val=0), zeros_like(gy), gy)) * sign(x)
+    # A whole power needs no absolute value. A broken power of 0 has infinite derivatives; the sign takes it out.
+    whole = p.is_integer()
+    size = x if whole else F.where(F.equal_scalar(x, val=0), filled_like(x, 1), F.abs(x))
+    flips = filled_like(x, 1) if whole and p % 2 == 0 else sign(x)
+    quotient = F.divided(gy, y ** (p - 1), limits=True)
+    if quotient.parent is None or quotient.parent.op is not F.divided:
+        return spread(f, quotient) * size ** (p - 1) * flips
+    safe = spread(f, F.where(F.equal_scalar(y, val=0), filled_like(y, 1), y))
+    return F.directed(spread(f, gy) * (size / safe) ** (p - 2) * (flips if whole else flips**2), x, spread(f, y))
 
 
 @backward(F.logsumexp)

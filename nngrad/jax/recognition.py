@@ -242,12 +242,9 @@ def inlined_calls(equations: Sequence[Any]) -> dict[int, tuple[Callable[..., Any
         for reference in INLINED:
             if name_of(first) != reference.sign or not jnp.issubdtype(first.outvars[0].aval.dtype, jnp.floating):
                 continue
-            inputs: list[Any] = list(first.invars)
+            inputs = list(first.invars)
             variables = list(dict.fromkeys([v for v in inputs if not isinstance(v, Literal)]))
-            given = [
-                (None, float(v.val) if v.aval.weak_type else np.asarray(v.val, v.aval.dtype)[()])
-                if isinstance(v, Literal) else (variables.index(v), None) for v in inputs
-            ]  # fmt: skip
+            given = [(None, _number_of(v)) if isinstance(v, Literal) else (variables.index(v), None) for v in inputs]
             described = [(v.aval.shape, v.aval.dtype, v.aval.weak_type) for v in variables]
             whole = _inlined(reference.function, tuple(given), tuple(described))
             own = equations[start : start + len(whole.eqns)]
@@ -257,6 +254,10 @@ def inlined_calls(equations: Sequence[Any]) -> dict[int, tuple[Callable[..., Any
             if structure_of(here) == structure_of(whole):
                 found[start + len(own) - 1] = reference.opened, inputs
     return found
+
+
+def _number_of(literal: Any) -> Any:
+    return float(literal.val) if literal.aval.weak_type else np.asarray(literal.val, literal.aval.dtype)[()]
 
 
 @functools.lru_cache(maxsize=256)

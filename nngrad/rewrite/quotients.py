@@ -52,9 +52,10 @@ def _exact_quotient(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arg
         factors = dict(monomial)
         if factors.get(y, 0) < 1:
             vanishing = expansion.vanishing(monomial) if arguments[0] else None
-            if vanishing is None:
+            limit = None if vanishing is None else _limit(vanishing, y)
+            if vanishing is None or limit is None:
                 return None
-            factors[_limit(vanishing, y)] = 1
+            factors[limit] = 1
             factors[vanishing] -= 1
             factors[y] = factors.get(y, 0) + 1
         factors[y] -= 1
@@ -84,9 +85,10 @@ def _may_contain(x: Variable, y: Variable) -> bool:
     return False
 
 
-def _limit(x: Variable, y: Variable) -> Variable:
+def _limit(x: Variable, y: Variable) -> Variable | None:
     """`x / y` for a function x of a multiple of y that is 0 where y is: there its slope. Of the quotient's own
-    derivatives nothing is known there, but that the first is multiplied by 0 in a second derivative."""
+    derivatives nothing is known there, but that the first is multiplied by 0 in a second derivative. None for a step,
+    which has no slope there."""
     f = x.parent
     assert f is not None
     (argument,) = f.inputs
@@ -95,6 +97,8 @@ def _limit(x: Variable, y: Variable) -> Variable:
     assert known is not None
     found = known.function(f, one)
     slope = found[0] if isinstance(found, tuple | list) else found
+    if slope is None:
+        return None
     known_there = F.unlink(slope * F.divided(argument, y)) + y**1.5  # whose second derivative is infinite
     limit: Variable = F.where(F.equal_scalar(y, val=0.0), known_there, F.divided(x, y))
     return limit
