@@ -16,7 +16,7 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.vectorize import vectorize
+from nngrad.derivatives.vectorize import vectorize
 from nngrad.execution.interpret import interpret
 from nngrad.functions.bodies.loop import Loop
 from nngrad.graph import Variable, functions_of

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.jax as nj
-from nngrad.autodiff.vectorize import vectorize
+from nngrad.derivatives.vectorize import vectorize
 from nngrad.graph import Variable, functions_of
 from tests.rematerialising import in_chunks
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.vectorize import vectorize
+from nngrad.derivatives.vectorize import vectorize
 from nngrad.execution.interpret import interpret
 from nngrad.functions.bodies.mapping import mapped_one
 from nngrad.graph import Op, Variable, functions_of

@@ -3,12 +3,11 @@
 from ..functions import cells  # noqa: F401 - the operators of Variables and cells are provided
 from ..graph import engine
 from ..graph.engine import provide
-from .bodies import body_batched, body_gradient, body_tangent
+from .bodies import body_gradient, body_tangent
 from .grad import grad
 from .vmap import vmap
 from .walk import Grad
 
 __all__ = ["Grad", "grad", "vmap"]
 
-provide(engine, {
-"body_gradient": body_gradient, "body_tangent": body_tangent, "body_batched": body_batched})
+provide(engine, {"body_gradient": body_gradient, "body_tangent": body_tangent})

@@ -25,17 +25,14 @@ from typing import NamedTuple
 from backward_registry import registry
 
 from ..functions.array import zeros_like
-from ..graph import NdArray, Variable, build_options, functions_of, path_between
+from ..graph import Variable, build_options, functions_of, path_between
 from ..graph.block import Block, BlockGradient, BlockTangent, OpenedBlock, new_leaves
 from ..graph.closing import close, derived_once
 from ..graph.origins import GradientTaken
-from ..graph.spec import spec_of
-from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
 from ..rewrite.numbers import is_zero
 from .forward_mode import NoForwardMode, Pushforward
 from .symmetry import obstacle, unrelated
-from .vectorize import in_batches
 from .walk import Grad, Gradients, order_of, sum_of
 
 
@@ -277,17 +274,3 @@ def _tangent(body: Block, moving: Numbers, along: Numbers, kept: Numbers, versio
         close([*outputs, *[t for _, t in found]], [*inputs, *body.picked(inputs, values, kept), *directions]),
         tuple([i for i, _ in found]),
     )
-
-
-@derived_once
-def body_batched(
-    body: Block, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]
-) -> Block:
-    """Implements `Block.batched`."""
-    inputs, values, _ = body.opened()
-    wide = new_leaves([spec_of((count, *x.shape), x.dtype) for x in inputs])
-    each = {x: many for x, many, kind in zip(inputs, wide, given, strict=True) if kind == "each"}
-    sums = {x: leaf_of(NdArray.of_spec(x.spec)) for x, kind in zip(inputs, given, strict=True) if kind == "sum"}
-    outputs = body.picked(inputs, values, wanted)
-    instead = each | sums
-    return close(in_batches(outputs, each, sums, count, kinds), [instead.get(x, x) for x in inputs])

@@ -119,7 +119,7 @@ def linear_part(path: Sequence[Function], active: set[int], inputs: Sequence[Var
 
 def carries_products(path: Sequence[Function], active: set[int], linear: Mapping[int, Variable]) -> bool:
     """Whether a matrix product lies between two nonlinear functions, so that all carried values pass through it.
-    Otherwise the Laplacian of a Laplacian does at least as well, with scales and diagonals (`autodiff/along.py`)."""
+    Otherwise the Laplacian of a Laplacian does at least as well, with scales and diagonals (`derivatives/along.py`)."""
     bent: set[int] = set()  # the Variables that nonlinear functions depend on
     for f in reversed(path):
         leads = any([id(v) in bent for v in f.outputs])

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 import nngrad.functions as F
 
 from ..autodiff.batching import followed_axes
-from ..autodiff.vectorize import substituted, vectorize
 from ..execution.lower import linearize
 from ..functions.array import zeros_like
 from ..graph import NdArray, Variable, path_between
 from ..graph.variable import leaf_of
 from ..memory import timeline
+from .vectorize import substituted, vectorize
 
 
 def independent_rows(y: Variable, x: Variable) -> bool:

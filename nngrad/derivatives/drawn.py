@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
-from ..autodiff.vectorize import vectorize
 from ..functions.array import in_dtype
 from ..functions.stochastic import key_leaf
 from ..graph import NdArray, Variable
@@ -26,6 +25,7 @@ from ..graph.arguments import checked_choice, checked_count
 from ..graph.spec import Spec
 from ..graph.variable import leaf_of
 from .directions import Vectors, in_chunks
+from .vectorize import vectorize
 
 KINDS = ("sparse", "rademacher", "gaussian")
 """The distributions of directions."""

@@ -9,7 +9,6 @@ import numpy as np
 
 import nngrad.functions as F
 
-from ..autodiff.vectorize import vectorize
 from ..graph import Variable
 from ..graph.arguments import checked_count
 from ..graph.spec import array_of, spec_of
@@ -17,6 +16,7 @@ from .directions import Vectors
 from .drawn import checked_draw, direction_leaf, part, sum_over, unit_vectors_along
 from .parts import built, checked, pushed
 from .stochastic import twice
+from .vectorize import vectorize
 
 Factor = Variable | np.ndarray[Any, Any] | Callable[[Variable], Variable]
 

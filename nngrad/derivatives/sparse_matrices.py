@@ -15,11 +15,11 @@ import numpy as np
 
 import nngrad.functions as F
 
-from ..autodiff.vectorize import vectorize
 from ..graph import NdArray, Variable, as_variable
 from ..graph.variable import leaf_of
 from .parts import built, forward_or_reverse, gradients_at, hessian_times, one_floating, pushed
 from .patterns import Read, Sparsity, elements_read, hessian_sparsity, scipy_csr, sparsity
+from .vectorize import vectorize
 
 if TYPE_CHECKING:
     import jax.experimental.sparse

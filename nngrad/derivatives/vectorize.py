@@ -13,24 +13,29 @@ from typing import Any
 
 import nngrad.functions as F
 
+from ..autodiff.batching import Moved, checked_count, commutes, folded_sum, folds, in_batch, is_product, sum_of_sums
 from ..functions.operands import Operand, Shape
 from ..graph import (
     Function,
+    NdArray,
     RuleCall,
     Variable,
     apply,
     build_options,
     contained,
+    engine,
     functions_of,
     path_between,
 )
-from ..graph.block import Block
+from ..graph.block import Block, new_leaves
 from ..graph.body_op import ControlOp, Kinds, dependence
-from ..graph.closing import derived_once
+from ..graph.closing import close, derived_once
+from ..graph.engine import provide
 from ..graph.options import Builder
+from ..graph.spec import spec_of
+from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
 from .along import Along, Diagonals, carried_to, factored, moved_out, shared_diagonals, spread_out, with_one_index
-from .batching import Moved, checked_count, commutes, folded_sum, folds, in_batch, is_product, sum_of_sums
 from .terms import Terms, additive_groups, one_value, sum_of_terms, summed_product
 
 Values = Mapping[Variable, Variable]
@@ -123,6 +128,20 @@ def in_batches(
             walk.result(y, kind == "sum") if kind or walk.has_axis(y) else walk.plain.get(y, y)
             for y, kind in zip(outputs, kinds, strict=True)
         ]
+
+
+@derived_once
+def body_batched(
+    body: Block, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]
+) -> Block:
+    """Implements `Block.batched`."""
+    inputs, values, _ = body.opened()
+    wide = new_leaves([spec_of((count, *x.shape), x.dtype) for x in inputs])
+    each = {x: many for x, many, kind in zip(inputs, wide, given, strict=True) if kind == "each"}
+    sums = {x: leaf_of(NdArray.of_spec(x.spec)) for x, kind in zip(inputs, given, strict=True) if kind == "sum"}
+    outputs = body.picked(inputs, values, wanted)
+    instead = each | sums
+    return close(in_batches(outputs, each, sums, count, kinds), [instead.get(x, x) for x in inputs])
 
 
 @derived_once
@@ -386,3 +405,6 @@ class _BatchedWalk:
         value = Operand(self.plain.get(y, y), y, 0).full((self.count,))
         result: Variable = F.sum(value, axis=0) if collapsed else value
         return result
+
+
+provide(engine, {"body_batched": body_batched})
