@@ -155,7 +155,7 @@ def test_compilers_for_cpus_leave_data_and_large_kernels_in_their_places(c: dict
 
 def test_other_forwards_of_convolutions_are_for_large_kernels_alone() -> None:
     def other(sizes: int, kernel: int, **given: Any) -> Any:
-        x, w = nn.Variable((1, 2, sizes, sizes)), nn.Variable((2, 2 // given.get("group", 1), kernel, kernel))
+        x, w = nn.Variable((1, 2, sizes, sizes)), nn.Variable((2, 2, kernel, kernel))
         y = F.convolution(x, w, **given)
         (back,) = nn.grad([y], [x], grad_outputs=[nn.Variable(y.shape)])
         return [SUBSTITUTES[f.op]([i.spec for i in f.inputs], f.op.named(f.arguments)) is not None
@@ -164,9 +164,68 @@ def test_other_forwards_of_convolutions_are_for_large_kernels_alone() -> None:
     assert other(8, 3) == [False, False]
     assert other(9, 5, stride=(2, 2)) == [False, True]
     assert other(2, 3, pad=(1, 1)) == [True, True]
-    assert other(2, 3, pad=(1, 1), group=2) == [False, False]  # which are not exchanged
     assert other(1, 3, pad=(1, 1)) == [False, False]  # one place is the same when it is turned round
     assert other(17, 16) == [False, False]  # 2x2 places: it would be too many products
+
+
+FORMS: list[dict[str, Any]] = [
+    {"sizes": (5, 6), "kernel": (3, 2), "pad": (1, 0), "stride": (1, 2), "dilation": (2, 1), "group": 3, "taken": 1,
+     "out": 6, "last": False},
+    {"sizes": (6,), "kernel": (3,), "pad": (2,), "stride": (2,), "dilation": (1,), "group": 2, "taken": 1, "out": 2,
+     "last": True},
+    {"sizes": (4, 5), "kernel": (2, 3), "pad": (0, 1), "stride": (2, 1), "dilation": (1, 1), "group": 2, "taken": 2,
+     "out": 4, "last": True},
+    {"sizes": (3, 3, 4), "kernel": (2, 1, 2), "pad": (1, 0, 1), "stride": (1, 1, 2), "dilation": (1, 1, 2), "group": 2,
+     "taken": 2, "out": 6, "last": False},
+    {"sizes": (5,), "kernel": (2,), "pad": (0,), "stride": (2,), "dilation": (1,), "group": 2, "taken": 32, "out": 4,
+     "last": False},
+    {"sizes": (9, 9), "kernel": (9, 8), "pad": (0, 1), "stride": (1, 1), "dilation": (1, 1), "group": 2, "taken": 2,
+     "out": 2, "last": False},
+]  # fmt: skip
+"""In groups: of single channels, of a few, of many, with large kernels."""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_forms_of_groups_for_cpus_give_the_same(dtype: str) -> None:
+    """The convolution against the sum, and the gradients of its square of orders 1 and 2 without the forms."""
+    graph, leaves, sums = [], [], []
+    for c in FORMS:
+        x, w = (a.astype(dtype) for a in arrays({**c, "batch": 2, "seed": 0}))
+        pair = [nn.Variable.from_numpy_array(moved(a, c["last"]), need_grad=True) for a in (x, w)]
+        y = F.convolution(*pair, **steps(c), channel_last=c["last"])
+        first = nn.grad(F.mean(y**2), pair)
+        graph += [y, *first, *nn.grad(F.mean(first[0] ** 2) + F.mean(first[1] ** 2), pair)]
+        leaves += pair
+        sums.append(moved(direct(x, w, **steps(c)), c["last"]))
+    here = nn.compile(graph, leaves, wait_for_best=True)(*[v.d for v in leaves])
+    with nn.passes(without=["substitute"]):
+        there = nn.compile(graph, leaves, wait_for_best=True)(*[v.d for v in leaves])
+    close = {"rtol": 1e-10, "atol": 1e-12} if dtype == "float64" else {"rtol": 1e-3, "atol": 1e-4}
+    for value, expected in zip([*here[::5], *here], [*sums, *there], strict=True):
+        assert value.dtype == dtype
+        np.testing.assert_allclose(value, expected, **close)
+
+
+@pytest.mark.parametrize("group, taken, kernel, dtype, forms", [
+    (4, 1, 3, "float32", ["_by_elements", "_by_elements", None]),
+    (4, 1, 9, "float32", ["_group_by_group"] * 3),  # too many elements in a kernel
+    (4, 2, 3, "float32", ["_group_by_group", "_group_by_group", "_by_matrices"]),
+    (4, 32, 3, "float64", ["_group_by_group"] * 3),
+    (4, 2, 3, "float64", ["_by_matrices"] * 3),
+    (32, 2, 3, "float32", [None, None, "_by_matrices"]),
+    (32, 2, 9, "float64", [None] * 3),
+    (1, 2, 3, "float64", [None] * 3),
+])
+def test_forms_of_groups_for_cpus_are_chosen_by_shapes(
+    group: int, taken: int, kernel: int, dtype: str, forms: list[str | None]
+) -> None:
+    shapes = (1, group * taken, 24, 24), (group, taken, kernel, kernel)
+    x, w = (nn.Variable(shape, dtype=dtype) for shape in shapes)
+    y = F.convolution(x, w, group=group)
+    back = nn.grad([y], [x, w], grad_outputs=[nn.Variable(y.shape, dtype=dtype)])
+    found = [SUBSTITUTES[f.op]([i.spec for i in f.inputs], f.op.named(f.arguments))
+             for f in (v.parent for v in (y, *back))]  # fmt: skip
+    assert [form and form.__name__ for form in found] == forms
 
 
 def test_a_single_entry_stands_for_all_axes() -> None:

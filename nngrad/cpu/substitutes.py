@@ -17,21 +17,17 @@ from jax import lax
 from .. import functions as F
 from ..execution.program import Call, calls_of, with_forward
 from ..functions.arithmetic import floating, widened
-from ..functions.convolution import convolve, convolve_data_grad, data_grad, padded, spatial_axes
 from ..functions.pooling import are_few, first_maxima, gradient_of_maxima
 from ..functions.pooling_windows import windows
 from ..functions.reduction import kept, reduced_count
-from ..functions.transposition import missing_places
 from ..graph import Op, Spec
-from ..graph.arguments import Axes, Ints, as_ints
+from ..graph.arguments import Axes
 from ..graph.axes import axes_of
 from ..graph.block import Block, bodies_in
 from ..graph.jaxpr import computed_once, known_after
-from ..graph.spec import has_name
-from .thresholds import MANY_SUMS, TALL, WORTH_THE_LIBRARY, WRITTEN_ANEW
+from .convolutions import CONVOLUTIONS, Choice, Forward
+from .thresholds import MANY_SUMS, TALL, WRITTEN_ANEW
 
-Forward = Callable[..., jax.Array]
-Choice = Callable[[Sequence[Spec], Mapping[str, Any]], Forward | None]
 
 def with_substitutes(block: Block) -> Block:
     """The block with alternative forwards for ops that XLA's CPU compiler handles poorly (`SUBSTITUTES`): barriers
@@ -115,49 +111,9 @@ def _maxima_once(dy: Any, x: Any, **arguments: Any) -> jax.Array:
     return gradient_of_maxima(dy, floating(x), maxima, **arguments)
 
 
-# ---------------------------------------------------------------- convolutions
-
-
-def _is_exchanged(data: Sequence[int], weight: Sequence[int], arguments: Mapping[str, Any]) -> bool:
-    """Whether XLA on CPUs swaps data and kernel, since the kernel is larger than the data, and reverses the data. It
-    then compiles the convolution as a loop, which is much slower than the library for convolutions."""
-    spatial = spatial_axes(arguments["channel_last"])
-    places = data[spatial]
-    is_turned = arguments["group"] == 1 and not has_name(places) and math.prod(places) > 1
-    return is_turned and math.prod(places) < math.prod(weight[spatial])
-
-
-def _convolution(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
-    return _product_of_padded if _is_exchanged(specs[0].shape, specs[1].shape, arguments) else None
-
-
-def _product_of_padded(x: Any, weight: Any, pad: Ints, *, channel_last: bool, **arguments: Any) -> jax.Array:
-    """The product with x padded explicitly, so that it is no smaller than the kernel."""
-    ends = [(0, 0, 0)] * x.ndim
-    ends[spatial_axes(channel_last)] = [(p, p, 0) for p in as_ints(pad)]
-    none = (0,) * (x.ndim - 2)
-    y: jax.Array = convolve.forward(padded(floating(x), ends), weight, none, channel_last=channel_last, **arguments)
-    return y
-
-
-def _gradient_by_data(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
-    if not _is_exchanged(specs[0].shape, specs[1].shape, arguments):
-        return None
-    spatial = spatial_axes(arguments["channel_last"])
-    places, kernel, sizes = specs[0].shape[spatial], specs[1].shape[spatial], arguments["shape"][spatial]
-    more = zip(sizes, as_ints(arguments["stride"]), missing_places(places, kernel), strict=True)
-    by_library = math.prod([n + s * m for n, s, m in more]) * math.prod(kernel)
-    return _data_grad_by_library if by_library <= WORTH_THE_LIBRARY * math.prod(sizes) * math.prod(places) else None
-
-
-def _data_grad_by_library(y: Any, weight: Any, **arguments: Any) -> jax.Array:
-    return data_grad(y, weight, True, **arguments)
-
-
 SUBSTITUTES: dict[Op[Any, Any], Choice] = {
     F.optimization_barrier: lambda specs, arguments: known_after,
     F.sum: _sum,
     F.max_pooling_backward: _gradient_of_max_pooling,
-    convolve: _convolution,
-    convolve_data_grad: _gradient_by_data,
+    **CONVOLUTIONS,
 }
