@@ -73,6 +73,19 @@ def pooled(smoke: bool) -> Graph:
     return graph_of([x, *kernels], loss)
 
 
+def grouped(batch: int, channels: int, group: int) -> Callable[[bool], Graph]:
+    """A 3x3 convolution in groups, with the gradients of its square. Modulated ones have a group for each sample."""
+
+    def build(smoke: bool) -> Graph:
+        rng = np.random.default_rng(0)
+        size = 8 if smoke else 32
+        x = rng.standard_normal((batch, channels, size, size)).astype("f")
+        w = rng.standard_normal((channels, channels // group, 3, 3)).astype("f")
+        return graph_of([x, w], lambda x, w: F.sum(F.convolution(x, w, pad=(1, 1), group=group) ** 2))
+
+    return build
+
+
 def embedded(smoke: bool) -> Graph:
     """Places of a sequence that have vectors of their own, each added to all of a batch."""
     rng = np.random.default_rng(0)
@@ -179,6 +192,8 @@ CASES = (
     Case("channels_last", "convolutional network", convolutional),
     Case("substitute", "maxima over windows that overlap, penalty", pooled),
     Case("substitute", "vectors of places", embedded),
+    Case("substitute", "modulated convolution of 8 samples", grouped(1, 128, 8)),
+    Case("substitute", "depthwise convolution", grouped(8, 32, 32)),
     Case("substitute", "32 layers in checkpoints", checkpointed, saves_memory=True),
     Case("roll", "LSTM of 60 steps", recurrent(60)),
     Case("sine_once", "network of sines, second derivatives", waves),
