@@ -17,7 +17,7 @@ from . import physics as physics
 from . import random as random
 from . import solver as solver
 from . import solvers as solvers
-from .autodiff import Grad, grad, vmap
+from .autodiff import Grad, grad
 from .autodiff.custom_function import CustomFunction
 from .autodiff.custom_gradient import custom_gradient
 from .context import (
@@ -56,6 +56,7 @@ from .derivatives import (
     sparsity,
     unbiased_square,
     vjp,
+    vmap,
 )
 from .derivatives.implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
 from .distributed import hosts as hosts

@@ -5,9 +5,8 @@ from ..graph import engine
 from ..graph.engine import provide
 from .bodies import body_gradient, body_tangent
 from .grad import grad
-from .vmap import vmap
 from .walk import Grad
 
-__all__ = ["Grad", "grad", "vmap"]
+__all__ = ["Grad", "grad"]
 
 provide(engine, {"body_gradient": body_gradient, "body_tangent": body_tangent})

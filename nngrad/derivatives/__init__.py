@@ -1,5 +1,7 @@
 """Differential operators: Jacobian and Hessian products, the matrices themselves, and sums over their elements.
 
+`vmap` applies a function to many values at once.
+
 All results are Variables of a graph of ordinary functions: they can be used in a loss, trained through and
 differentiated again. For several directions the graph for one is vectorised, so that they share one matrix product per
 layer. For a sum over directions only the sum of the highest derivatives is propagated.
@@ -19,9 +21,10 @@ from .products import hvp, jvp, vjp
 from .ritz import lanczos
 from .sparse_matrices import sparse_hessian, sparse_jacobian
 from .sums import bilaplacian, curl, divergence, laplacian
+from .vmap import vmap
 
 __all__ = [
     "bilaplacian", "curl", "derivatives", "differential_operator", "diffusion", "divergence", "fisher", "gauss_newton",
     "hessian", "hessian_diagonal", "hvp", "jacobian", "jvp", "lanczos", "laplacian", "natural_gradient",
-    "nth_derivative", "sparse_hessian", "sparse_jacobian", "sparsity", "unbiased_square", "vjp",
+    "nth_derivative", "sparse_hessian", "sparse_jacobian", "sparsity", "unbiased_square", "vjp", "vmap",
 ]  # fmt: skip
