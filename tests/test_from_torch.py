@@ -1,10 +1,13 @@
 """`nn.from_torch`: modules of PyTorch's at orders 0 to 3, trained, and refused, beside PyTorch itself."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+import nngrad.solvers as S
 
 torch = pytest.importorskip("torch")
 L = torch.nn
@@ -135,3 +138,152 @@ def test_derivatives_are_pytorchs(kind, monkeypatch):
         np.testing.assert_allclose(ours.d, theirs, rtol=1e-9, atol=1e-9 * max(1.0, size))
     for name, value in network.to_torch().items():  # buffers that the call has changed
         torch.testing.assert_close(value, module.state_dict()[name], rtol=1e-11, atol=1e-11)
+
+
+class Parts(L.Module):
+    """Nested arguments and results, tied weights, integers, two modes and running statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.out = L.Embedding(5, 3, padding_idx=1), L.Linear(3, 5, bias=False)
+        self.out.weight = self.embed.weight
+        self.norm, self.drop = L.BatchNorm1d(3), L.Dropout(0.5)
+
+    def forward(self, given, *, scale=1.0):
+        h = self.norm(self.embed(given["index"])) * scale
+        return {"scores": self.out(h), "parts": (self.drop(h), h + given["x"])}
+
+
+def test_arguments_results_and_state():
+    torch.manual_seed(0)
+    module = Parts().double()
+    network = nn.from_torch(module)
+    assert network.get_parameters()["embed.weight"] is network.parameter_scope["out.weight"]
+    rng = np.random.default_rng(0)
+    index = rng.integers(0, 5, 4)
+    outs = []
+    for count in (4, 3):  # two calls in one graph, of two batch sizes
+        given = {"index": index[:count], "x": rng.normal(size=(count, 3))}
+        ours = network(given, scale=2.0)
+        theirs = module({k: torch.tensor(v) for k, v in given.items()}, scale=2.0)
+        outs += [(ours["scores"], theirs["scores"]), (ours["parts"][1], theirs["parts"][1])]
+    drop = ours["parts"][0]
+    (g,) = nn.grad([F.sum(F.sin(outs[0][0]))], [network.get_parameters()["embed.weight"]])
+    (wanted,) = torch.autograd.grad(outs[0][1].sin().sum(), module.embed.weight)
+    nn.forward_all([drop, g, *[y for y, _ in outs]])
+    for y, t in outs:
+        np.testing.assert_allclose(y.d, t.detach(), rtol=1e-12)
+    np.testing.assert_allclose(g.d, wanted, rtol=1e-10, atol=1e-12)
+    ratio = drop.d / (outs[-1][0].d - given["x"])
+    assert np.all(np.isclose(ratio, 0) | np.isclose(ratio, 2))
+    for name, value in network.to_torch().items():
+        torch.testing.assert_close(value, module.state_dict()[name])
+    network.training = False
+    given = {"index": index, "x": rng.normal(size=(4, 3))}
+    y, t = network(given)["parts"][0], module({k: torch.tensor(v) for k, v in given.items()})["parts"][0]
+    y.forward()
+    np.testing.assert_allclose(y.d, t.detach(), rtol=1e-12)
+
+
+def test_bfloat16():
+    module = L.Linear(3, 2).bfloat16()
+    network = nn.from_torch(module)
+    given = np.arange(6.0, dtype="float32").reshape(2, 3) / 4
+    y = network(F.cast(nn.Variable.from_numpy_array(given), dtype="bfloat16"))
+    y.forward()
+    assert y.dtype.name == "bfloat16"
+    wanted = module(torch.tensor(given).bfloat16()).float().detach()
+    np.testing.assert_allclose(y.d.astype("f"), wanted, rtol=1e-2, atol=1e-2)
+    assert network.to_torch()["weight"].equal(module.weight)
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return -g
+
+
+def hooked(x):
+    y = x * 2
+    y.register_hook(lambda g: -g)
+    return y
+
+
+@pytest.mark.parametrize(("function", "message"), [
+    (Reversed.apply, "Reversed, an autograd.Function"),
+    (hooked, "a hook on a gradient"),
+    (lambda x: torch.linalg.qr(x)[1], r"1 \(Net\) needs aten.linalg_qr.default"),
+    (lambda x: x.add_(1), "a change of the argument"),
+    (lambda x: 3, "returns int"),
+])  # fmt: skip
+def test_refusals(function, message):
+    network = nn.from_torch(L.Sequential(L.Identity(), Net(lambda net, x: function(x))))
+    with pytest.raises(NotImplementedError, match=message):
+        network(np.ones((2, 2), "float32"))
+
+
+def penalised(critic, real, fake, mixed, grad, mean, total):
+    """The loss of WGAN-GP, on Variables or tensors."""
+    g = grad(total(critic(mixed)), mixed)
+    return mean(critic(fake)) - mean(critic(real)) + 10 * mean((total(g * g, (1, 2, 3)) ** 0.5 - 1) ** 2)
+
+
+@pytest.mark.slow
+def test_dcgan_trains_as_in_pytorch():
+    torch.manual_seed(0)
+    generator = L.Sequential(
+        L.ConvTranspose2d(5, 8, 4, bias=False), L.BatchNorm2d(8), L.ReLU(), L.ConvTranspose2d(8, 3, 4, 2, 1), L.Tanh()
+    ).double()
+    critic = L.Sequential(
+        L.Conv2d(3, 8, 4, 2, 1), L.LeakyReLU(0.2), L.Conv2d(8, 8, 3, bias=False), L.InstanceNorm2d(8, affine=True),
+        L.LeakyReLU(0.2), L.Flatten(), L.Linear(32, 1),
+    ).double()  # fmt: skip
+    net_g, net_c = nn.from_torch(generator), nn.from_torch(critic)
+    rng = np.random.default_rng(0)
+    real, mix, z = rng.normal(size=(4, 3, 8, 8)), rng.uniform(size=(4, 1, 1, 1)), rng.normal(size=(4, 5, 1, 1))
+    r, e, n = map(nn.Variable.from_numpy_array, (real, mix, z))
+    fake = F.unlink(net_g(n))
+    loss_c = penalised(net_c, r, fake, e * r + (1 - e) * fake, lambda y, x: nn.grad([y], [x])[0], F.mean, F.sum)
+    loss_g = -F.mean(net_c(net_g(n)))
+    step_c = nn.train_step(loss_c, net_c.get_parameters(), S.Adam(1e-3, 0.5, 0.9))
+    step_g = nn.train_step(loss_g, net_g.get_parameters(), S.Adam(1e-3, 0.5, 0.9))
+
+    adam_c = torch.optim.Adam(critic.parameters(), 1e-3, (0.5, 0.9))
+    adam_g = torch.optim.Adam(generator.parameters(), 1e-3, (0.5, 0.9))
+    tr, te, tz = map(torch.tensor, (real, mix, z))
+    for _ in range(20):
+        ours = float(step_c()), float(step_g())
+        adam_c.zero_grad()
+        fake = generator(tz).detach()
+        mixed = (te * tr + (1 - te) * fake).requires_grad_()
+        first = penalised(critic, tr, fake, mixed, lambda y, x: torch.autograd.grad(y, x, create_graph=True)[0],
+                          torch.mean, torch.sum)  # fmt: skip
+        first.backward()
+        adam_c.step()
+        adam_g.zero_grad()
+        second = -critic(generator(tz)).mean()
+        second.backward()
+        adam_g.step()
+        np.testing.assert_allclose(ours, [first.item(), second.item()], rtol=1e-9, atol=1e-9)
+    for net, module in ((net_g, generator), (net_c, critic)):
+        for name, value in net.to_torch().items():
+            torch.testing.assert_close(value, module.state_dict()[name], rtol=1e-9, atol=1e-9)
+        module.load_state_dict(net.to_torch())
+
+
+def test_the_page():
+    page = (Path(__file__).parents[1] / "docs" / "from_pytorch.md").read_text()
+    names = {}
+    first, second = [part.partition("```")[0] for part in page.split("```py\n")[1:3]]
+    exec(first, names)
+    critic = names["torch_critic"]
+    for name, value in names["critic"].to_torch().items():
+        assert critic.state_dict()[name].equal(value)
+    exec(second, names)
+    images = np.ones((16, 1, 8, 8), "float32")
+    wanted = critic(torch.tensor(images)).detach()
+    np.testing.assert_allclose(names["function"](names["weights"], images), wanted, rtol=1e-4, atol=1e-5)

@@ -200,6 +200,7 @@ def _applied(node: Any, args: Any, options: Mapping[str, Any]) -> Any:
         made = function(said[0], *args, **{k: v for k, v in options.items() if k not in hidden})
     except Unsupported as error:
         raise Unsupported(f"{_where(node)} {name} with {error}") from None
+    assert is_single is not isinstance(made, list | tuple), name
     listed = []
     for result, y in zip(said, [made] if is_single else made, strict=False):
         if y is not None and result is not None:

@@ -10,11 +10,11 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from ..functions.control import with_updates
-from ..graph import Variable
+from ..functions.control import update
+from ..graph import Variable, apply
 from ..training.modules import Module
 from .exporting import Exported, exported, numpy_name, run
-from .operators import Unsupported
+from .operators import Unsupported, in_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,10 +81,12 @@ class TorchNetwork(Module):
             results = run(found, given)
         except Unsupported as error:
             raise NotImplementedError(f"from_torch: {error}") from error
-        updates = {self._leaves[name]: y for name, y in zip(found.updated, results, strict=True) if name}
-        outputs = [y for name, y in zip(found.updated, results, strict=True) if name is None]
-        if updates:
-            outputs = [with_updates(y, updates) for y in outputs]
+        leaves = [self._leaves[name] for name in found.updated if name]
+        if leaves:  # one function for all outputs, so that the call updates them once
+            values = [in_dtype(y, leaf.dtype.name) for leaf, y in zip(leaves, results, strict=False)]
+            effects = tuple([(leaf, i) for i, leaf in enumerate(leaves)])
+            results = list(apply(update, (*values, *results[len(leaves) :]), (False,), effects))
+        outputs = results[len(leaves) :]  # new values of buffers come first
         return jax.tree_util.tree_unflatten(structure, outputs)
 
     def _export(self, leaves: Sequence[Any], tree: Any) -> tuple[Exported, Any]:

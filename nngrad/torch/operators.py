@@ -237,11 +237,14 @@ OPERATORS |= {
 }  # fmt: skip
 
 
-@reads("aten.dropout", "aten.native_dropout")
+@reads("aten.dropout")
 def _dropout(out: Result, x: Variable, p: float, train: bool) -> Any:
     if not train:
         return x
     return constant(0, out) if p == 1 else F.dropout(x, p)
+
+
+OPERATORS["aten.native_dropout"] = lambda *given: [_dropout(*given)]
 
 
 # ---------------------------------------------------------------- shapes
