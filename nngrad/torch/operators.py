@@ -128,10 +128,10 @@ OPERATORS |= {
     "aten.logical_xor": _compared(F.logical_xor), "aten.logical_not": lambda out, x: F.logical_not(x),
     "aten.bitwise_and": _by_jax(jnp.bitwise_and), "aten.bitwise_or": _by_jax(jnp.bitwise_or),
     "aten.bitwise_xor": _by_jax(jnp.bitwise_xor), "aten.bitwise_not": _by_jax(jnp.bitwise_not),
-    "aten.neg": lambda out, x: -x, "aten.leaky_relu": lambda out, x, slope=0.01: F.leaky_relu(x, slope),
-    "nngrad.stop": lambda out, x: F.unlink(x),
+    "aten.neg": lambda out, x: -x, "nngrad.stop": _unary(F.unlink),
     "aten.isnan": lambda out, x: F.isnan(x), "aten.isinf": lambda out, x: F.isinf(x),
 }  # fmt: skip
+OPERATORS["aten.leaky_relu"] = lambda out, x, slope=0.01: F.leaky_relu(x, slope)
 
 
 @reads("aten.abs")
