@@ -116,7 +116,7 @@ def test_it_is_taken_in_one_place_and_listed() -> None:
         for file in (ROOT / folder).rglob("*.py"):
             code = re.sub(r'"[^"\n]*"', "", file.read_text())
             assert not re.search(r"\bjax\._src\b", code), file
-    page = (Path(__file__).parents[1] / "docs" / "design_around.md").read_text()
+    page = (Path(__file__).parents[1] / "docs" / "compatibility.md").read_text()
     for use in USES:
         for name in use.names:
             assert f"| `{use.module}.{name}` |" in page, use
