@@ -3,7 +3,6 @@
 EQUIVALENT: dict[str, str] = {
     "747ad44d": "of a gradient and its lower limit the larger is taken, whichever is named first",
     "bea345d2": "what is cut at the first input that is not given is cut at a later one as well, to the same",
-    "da9e8f6c": "what is below a change is put in order where it is rearranged",
     "ca3d17fe": "a body of one result has two with its tangent, so that the second is the last",
     "c06d7d4f": "where a rank is as large as the largest, that is the largest",
     "2637618f": "of an array with the most bytes that can be counted the forward says the same as the fact `shape`",
