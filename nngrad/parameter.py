@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .graph import Variable, build_options
+from .graph import Variable, build_options, leaves_of
 from .graph.messages import warn_user
 from .graph.options import Layer, WithBlock
 
@@ -29,6 +29,7 @@ _lock = threading.RLock()
 _entered: ContextVar[tuple[Layer, ...]] = ContextVar("parameter_scopes", default=())
 _made: ContextVar[list[tuple[Scope, str, Variable]] | None] = ContextVar("parameters_made", default=None)
 """Records the parameters made during the outermost call of a parametric function."""
+_dtype: ContextVar[str] = ContextVar("dtype_of_parameters", default="float32")
 used_in_call: ContextVar[set[Any] | None] = ContextVar("layers_used_in_call", default=None)
 """Records the layers without a name of their own during a call of a Module."""
 
@@ -267,7 +268,7 @@ def get_parameter_or_create(
     initializer: Initializer | np.ndarray[Any, Any] | None = None,
     need_grad: bool = True,
     as_need_grad: bool | None = None,
-    dtype: object = "float32",
+    dtype: object = None,
 ) -> Variable:
     """The parameter at `name` below the current scope, created if it does not exist.
 
@@ -278,7 +279,7 @@ def get_parameter_or_create(
         need_grad: Its `need_grad`, also set on an existing parameter; always False for integers and bools.
         as_need_grad: If it differs from `need_grad`, the result is not the parameter itself but a
             Variable that shares its data, with this `need_grad`: `fix_parameters` uses it.
-        dtype: Its dtype if it is created.
+        dtype: Its dtype if it is created; by default float32, and float64 in a layer whose input is float64.
 
     Raises:
         ValueError: The parameter has another shape, or the initializer returned one.
@@ -313,10 +314,14 @@ def note_unnamed(layer: str) -> None:
 
 
 def in_scopes(
-    names: Iterable[str], function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]
+    names: Iterable[str], function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any],
+    inp: Any = None,
 ) -> Any:
     """Call `function(*args, **kwargs)` in the scope at `names`, each nested in the one before; if it raises, remove the
-    parameters made in it. Call this in a context of its own, because it changes the context."""
+    parameters made in it. If `inp`, the input of the layer, is float64, so are they. Call this in a context of its own,
+    because it changes the context."""
+    is_wide = inp.__class__ is Variable and inp.spec.dtype == np.float64
+    _dtype.set("float64" if is_wide else "float32")
     entered = _entered.get()
     scope = entered[-1][1] if entered else _root
     for name in names:
@@ -328,13 +333,25 @@ def in_scopes(
         _made.set(made := [])
     since = len(made)
     try:
-        return function(*args, **kwargs)
+        result = function(*args, **kwargs)
+        if is_wide and since == 0 and any([param.dtype == np.float64 for _, _, param in made]):
+            _tell_of_wide_data(inp, "/".join(names))
+        return result
     except BaseException:
         with _lock:
             for place, name, param in made[since:]:
                 if place.get(name) is param:
                     del place[name]
         raise
+
+
+def _tell_of_wide_data(inp: Variable, layer: str) -> None:
+    """Warn that parameters are float64 if that is only because NumPy's data were."""
+    if not inp.need_grad and any([x.cell.by_default and x.dtype == np.float64 for x in leaves_of([inp])]):
+        warn_user(f"{layer}: the input is {inp.spec}, so the parameters are float64, and this and all later functions "
+                  "compute in float64; this is slow. Pass the data as np.float32, or make Variables within "
+                  "nn.context_scope(nn.get_extension_context('cpu')), where float64 arrays become float32. If you want "
+                  "float64, say so: nn.Variable.from_numpy_array(data, dtype='float64')")
 
 
 def _found_or_made(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object) -> Variable:
@@ -375,7 +392,7 @@ def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object
             raise ValueError(f"parameter {_full_name(name)!r} does not exist yet: pass its shape, or an array as "
                              "initializer")
         shape = initializer.shape
-    param = Variable(shape, False, name, dtype)
+    param = Variable(shape, False, name, _dtype.get() if dtype is None else dtype)
     param.cell.axes = ()
     param.need_grad = param.spec.differentiable and need_grad
     if initializer is None:

@@ -159,11 +159,23 @@ def test_types_of_contexts() -> None:
 
 def test_data_that_widen_parameters_are_warned_of_at_the_users_line() -> None:
     data = from_(np.ones((3, 2)))
-    message = r"a is float64\[3, 2\].*b \('affine/W'\) is float32\[2, 4\].*np.float32"
+    message = r"^affine: the input is float64\[3, 2\], so the parameters are float64.*np.float32"
     with pytest.warns(UserWarning, match=message) as caught:
         PF.affine(data / 255, 4)
     (warning,) = caught
     assert warning.filename == __file__
+
+
+def test_layers_take_the_dtype_of_their_input() -> None:
+    """The suite turns warnings into errors: float64 that was asked for, or that follows from a float64 parameter."""
+    asked = nn.Variable.from_numpy_array(np.ones((3, 2)), dtype="float64")
+    moving = nn.Variable.from_numpy_array(np.ones((3, 2)), need_grad=True)
+    with nn.parameter_scope("wide", scope=OrderedDict()):
+        ys = [PF.affine(F.tanh(PF.affine(x, 4, name=f"{i}a")), 1, name=f"{i}b") for i, x in enumerate((asked, moving))]
+        ys.append(PF.batch_normalization(nn.Variable((3, 2), dtype="float64"), name="c"))
+        dtypes = {p.dtype.name for p in nn.get_parameters(grad_only=False).values()}
+        narrow = PF.affine(nn.Variable((3, 2)), 4, name="narrow")
+    assert dtypes == {"float64"} == {y.dtype.name for y in ys} and narrow.dtype == np.float32
 
 
 def test_the_warning_comes_once_for_each_line() -> None:

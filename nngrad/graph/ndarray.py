@@ -50,7 +50,7 @@ class NdArray(CellOperators):
         dtype: Its dtype; float32 by default.
     """
 
-    __slots__ = ("__weakref__", "_spec", "_value", "axes", "variable")
+    __slots__ = ("__weakref__", "_spec", "_value", "axes", "by_default", "variable")
 
     __array_priority__ = 500.0
 
@@ -61,10 +61,14 @@ class NdArray(CellOperators):
     """The mesh axes over which it is divided, as given to `nn.shard`, () for none; None if unspecified, as for
     batches."""
 
+    by_default: bool
+    """Whether its dtype is that of the data it was made from, since no other was asked for."""
+
     def __init__(self, shape: Shape | list[int] | int = (), dtype: object = FLOAT32) -> None:
         self._spec = checked_spec(shape, dtype)
         self._value = Zeros(self._spec)
         self.variable = self.axes = None
+        self.by_default = False
 
     @staticmethod
     def of_spec(spec: Spec) -> NdArray:
@@ -73,6 +77,7 @@ class NdArray(CellOperators):
         cell._spec = spec
         cell._value = Zeros(spec)
         cell.variable = cell.axes = None
+        cell.by_default = False
         return cell
 
     @staticmethod
@@ -82,7 +87,9 @@ class NdArray(CellOperators):
         NumPy and JAX arrays keep their dtype, but float64 becomes float32 in a context of type 'float'; Python floats
         become float32 and ints int32. `dtype` overrides this.
         """
-        return NdArray.of_host_array(host_array(array, dtype))
+        cell = NdArray.of_host_array(host_array(array, dtype))
+        cell.by_default = dtype is None
+        return cell
 
     @staticmethod
     def of_host_array(value: Any) -> NdArray:
@@ -91,6 +98,7 @@ class NdArray(CellOperators):
         cell._spec = spec_of(value.shape, np.dtype(value.dtype))
         cell._value = Value(_settled(value))
         cell.variable = cell.axes = None
+        cell.by_default = False
         return cell
 
     @property

@@ -138,10 +138,11 @@ def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Call
         if name is None:
             note_unnamed(scope_name)
         names = (scope_name,) if name is None else (name, scope_name)
+        inp = args[0] if args else kwargs.get(converted) if converted else None
         if sharding is None:
-            result: R = copy_context().run(in_scopes, names, body, args, kwargs)
+            result: R = copy_context().run(in_scopes, names, body, args, kwargs, inp)
         else:
-            result = copy_context().run(in_scopes, names, run, (sharding, args, kwargs), {})
+            result = copy_context().run(in_scopes, names, run, (sharding, args, kwargs), {}, inp)
         return result
 
     call.__signature__ = signature.replace(parameters=[*own, name_of_scope])  # type: ignore[attr-defined]
