@@ -81,7 +81,7 @@ def test_residuals_in_a_list_and_parameters_whose_data_is_shared() -> None:
     """A parameter counts wherever the graph has its data."""
     a = variable(np.array([1.0, -2.0]))
     a.need_grad = True
-    twin = nn.Variable((2,), need_grad=True)
+    twin = nn.Variable((2,), need_grad=True, dtype=a.dtype)
     twin.data = a.data
     step = nn.train_step([a * 2.0 - 1.0, twin - 3.0], [a], S.GaussNewton(damping=0.0, line_search=0))
     assert float(step()) == pytest.approx((1 + 25 + 4 + 25) / 2)
