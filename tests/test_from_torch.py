@@ -1,6 +1,8 @@
 """`nn.from_torch`: modules of PyTorch's at orders 0 to 3, trained, and refused, beside PyTorch itself."""
 
+import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -273,6 +275,158 @@ def test_dcgan_trains_as_in_pytorch():
         for name, value in net.to_torch().items():
             torch.testing.assert_close(value, module.state_dict()[name], rtol=1e-9, atol=1e-9)
         module.load_state_dict(net.to_torch())
+
+
+class Equalised(L.Module):
+    """A linear layer, or a convolution of square kernels, with equalised learning rate."""
+
+    def __init__(self, inputs, outputs, size=None, bias=0.0):
+        super().__init__()
+        self.weight = L.Parameter(torch.randn(outputs, inputs, *[size, size] if size else []))
+        self.bias = L.Parameter(torch.full((outputs,), bias))
+
+    def scaled(self):
+        return self.weight / math.sqrt(self.weight[0].numel())
+
+    def forward(self, x):
+        if x.ndim == 2:
+            return TF.linear(x, self.scaled(), self.bias)
+        return TF.conv2d(x, self.scaled(), self.bias, padding="same")
+
+
+def activated(x):
+    return TF.leaky_relu(x, 0.2) * math.sqrt(2)
+
+
+def doubled(x):
+    return TF.interpolate(x, scale_factor=2, mode="bilinear")
+
+
+class Styled(L.Module):
+    """A convolution whose weights the style modulates; with noise, demodulated and activated too."""
+
+    def __init__(self, style, inputs, outputs, size, noisy=True):
+        super().__init__()
+        self.style, self.conv = Equalised(style, inputs, bias=1.0), Equalised(inputs, outputs, size)
+        self.strength = L.Parameter(torch.zeros(())) if noisy else None
+
+    def forward(self, x, w, noise=None):
+        b, _, *size = x.shape
+        weight = self.conv.scaled() * self.style(w)[:, None, :, None, None]
+        if noise is not None:
+            weight = weight * torch.rsqrt(weight.square().sum((2, 3, 4), keepdim=True) + 1e-8)
+        y = TF.conv2d(x.reshape(1, -1, *size), weight.flatten(0, 1), padding="same", groups=b).view(b, -1, *size)
+        y = y + self.conv.bias[:, None, None]
+        return y if noise is None else activated(y + noise * self.strength)
+
+
+class Generator(L.Module):
+    """Images of 8 by 8 pixels by StyleGAN2 (arxiv.org/abs/1912.04958), and the styles that made them."""
+
+    def __init__(self):
+        super().__init__()
+        self.mapping = L.ModuleList([Equalised(5, 6), Equalised(6, 6)])
+        self.begin = L.Parameter(torch.randn(1, 6, 4, 4))
+        self.convs = L.ModuleList([Styled(6, 6, 6, 3), Styled(6, 6, 4, 3), Styled(6, 4, 4, 3)])
+        self.to_rgb = L.ModuleList([Styled(6, 6, 3, 1, False), Styled(6, 4, 3, 1, False)])
+
+    def forward(self, z, noise):
+        w = z * torch.rsqrt(z.square().mean(1, keepdim=True) + 1e-8)
+        for layer in self.mapping:
+            w = activated(layer(w))
+        x = self.convs[0](self.begin.expand(len(z), -1, -1, -1), w, noise[0])
+        image = self.to_rgb[0](x, w)
+        x = self.convs[2](self.convs[1](doubled(x), w, noise[1]), w, noise[2])
+        return doubled(image) + self.to_rgb[1](x, w), w
+
+
+class Discriminator(L.Module):
+    """A residual block, the standard deviation over the minibatch as one more channel, and a score."""
+
+    def __init__(self):
+        super().__init__()
+        self.from_rgb, self.skip = Equalised(3, 4, 1), Equalised(4, 6, 1)
+        self.convs = L.ModuleList([Equalised(4, 4, 3), Equalised(4, 6, 3), Equalised(7, 6, 3)])
+        self.hidden, self.score = Equalised(96, 6), Equalised(6, 1)
+
+    def forward(self, image):
+        x = activated(self.from_rgb(image))
+        y = TF.avg_pool2d(activated(self.convs[1](activated(self.convs[0](x)))), 2)
+        x = (y + self.skip(TF.avg_pool2d(x, 2))) / math.sqrt(2)
+        deviation = (x.var(0, correction=0) + 1e-8).sqrt().mean()
+        x = activated(self.convs[2](torch.cat([x, deviation.expand(len(x), 1, 4, 4)], 1)))
+        return self.score(activated(self.hidden(x.flatten(1))))
+
+
+def logistic(to, critic, real, fake, penalty):
+    """The logistic loss of a critic and, every fourth step, four times R1's penalty; on Variables or tensors."""
+    loss = to.mean(to.softplus(critic(fake))) + to.mean(to.softplus(-critic(real)))
+    if not penalty:
+        return loss
+    g = to.grad(to.sum(critic(real)), real)
+    return loss + 4 * to.mean(to.sum(g * g, (1, 2, 3)))
+
+
+def with_path_lengths(to, critic, image, w, direction, before):
+    """The non-saturating loss of a generator with path length regularisation, and the mean path length."""
+    g = to.grad(to.sum(image * direction) / 8, w)  # 8 by 8 pixels
+    lengths = to.sum(g * g, 1) ** 0.5
+    return to.mean(to.softplus(-critic(image))) + 2 * to.mean((lengths - before) ** 2), to.mean(lengths)
+
+
+@pytest.mark.slow
+def test_stylegan2_trains_as_in_pytorch():
+    torch.manual_seed(0)
+    generator, critic = Generator().double(), Discriminator().double()
+    net_g, net_c = nn.from_torch(generator), nn.from_torch(critic)
+    rng = np.random.default_rng(0)
+
+    def drawn():
+        """Real images, latents, noise of each layer, and the direction of path lengths."""
+        shapes = ((4, 3, 8, 8), (4, 5), (4, 1, 4, 4), (4, 1, 8, 8), (4, 1, 8, 8), (4, 3, 8, 8))
+        return [rng.normal(size=shape) for shape in shapes]
+
+    to = SimpleNamespace(sum=F.sum, mean=F.mean, softplus=F.softplus, grad=lambda y, x: nn.grad([y], [x])[0])
+    given = [nn.Variable.from_numpy_array(x) for x in drawn()]
+    real, z, *noise, direction = given
+    before = nn.Variable.from_numpy_array(np.zeros(()))
+    image, w = net_g(z, noise)
+    adam = S.Adam(2e-3, 0.0, 0.99)
+    steps_c = [
+        nn.train_step(logistic(to, net_c, real, F.unlink(image), penalty), net_c, adam, [real, z, *noise])
+        for penalty in (False, True)
+    ]
+    loss, length = with_path_lengths(to, net_c, image, w, direction, before)
+    step_g = nn.train_step(loss, net_g, S.Adam(2e-3, 0.0, 0.99), [z, *noise, direction, before], aux=length)
+
+    to = SimpleNamespace(
+        sum=torch.sum, mean=torch.mean, softplus=TF.softplus,
+        grad=lambda y, x: torch.autograd.grad(y, x, create_graph=True)[0],
+    )  # fmt: skip
+    adam_c, adam_g = [torch.optim.Adam(m.parameters(), 2e-3, (0.0, 0.99)) for m in (critic, generator)]
+    ours_before = theirs_before = 0.0
+    for i in range(20):
+        given = drawn()
+        first = steps_c[i % 4 == 0](*given[:-1])
+        second, length = step_g(*given[1:], np.asarray(ours_before))
+        ours_before += 0.1 * (float(length) - ours_before)
+
+        real, z, *noise, direction = map(torch.tensor, given)
+        image, w = generator(z, noise)
+        loss_c = logistic(to, critic, real.requires_grad_(), image.detach(), i % 4 == 0)
+        adam_c.zero_grad()
+        loss_c.backward()
+        adam_c.step()
+        loss_g, length = with_path_lengths(to, critic, image, w, direction, theirs_before)
+        adam_g.zero_grad()
+        loss_g.backward()
+        adam_g.step()
+        theirs_before += 0.1 * (length.item() - theirs_before)
+        ours, theirs = (first, second, ours_before), (loss_c.item(), loss_g.item(), theirs_before)
+        np.testing.assert_allclose(np.array(ours, float), theirs, rtol=1e-9)
+    for net, module in ((net_g, generator), (net_c, critic)):
+        for name, value in net.to_torch().items():
+            torch.testing.assert_close(value, module.state_dict()[name], rtol=1e-9, atol=1e-11)
 
 
 def test_the_page():
