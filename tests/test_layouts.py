@@ -135,6 +135,19 @@ def test_what_reads_a_convolution_gets_its_channels_where_it_has_them() -> None:
     same(*graphs)
 
 
+def test_nothing_is_transposed_for_channels_by_themselves() -> None:
+    """They follow the layout that they find."""
+    x, w, p = normal(2, 3, 5, 5), normal(3, 2, 2), normal(3, 3, 1, 1)
+    y = F.depthwise_convolution(F.tanh(x), w)
+    alone, between, doubled = same(
+        [y, *nn.grad(F.sum(y * y), [x, w])],
+        [F.convolution(F.relu(F.depthwise_convolution(F.relu(F.convolution(x, p)), w)), p)],
+        [F.convolution(x, normal(6, 1, 2, 2), group=3)],
+    )
+    assert [*map(transposes, (alone, doubled))] == [{}, {}]
+    assert transposes(between) == {"channels_last": 3, "channels_first": 1}, "of x and both kernels, and of the result"
+
+
 def test_a_program_without_convolutions_is_left_alone() -> None:
     x = normal(2, 3, 4, 4)
     block = linearize([F.max_pooling(F.sum(x * x, axis=1, keepdims=True), (2, 2))]).program.block

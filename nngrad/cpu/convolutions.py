@@ -143,16 +143,25 @@ def _side(form: Forward, side: Side) -> Forward:
     return forward
 
 
+def is_by_elements(weight: Shape, arguments: Mapping[str, Any]) -> bool:
+    """Whether a convolution with kernels `weight`, or a gradient of one, takes each channel by itself, element by
+    element of the kernel. It is as fast in either layout."""
+    if arguments["group"] == 1 or has_name(weight):
+        return False
+    channel_last = arguments["channel_last"]
+    return weight[-1 if channel_last else 1] == 1 and math.prod(weight[spatial_axes(channel_last)]) <= MOST_TAPS
+
+
 def _in_groups(spec: Spec, weight: Shape, arguments: Mapping[str, Any], side: Side) -> Forward | None:
     """A side of a convolution with kernels `weight` in several groups, which `spec` is the first input of; None if XLA
     does it as fast."""
     if has_name(weight) or has_name(spec.shape):
         return None
     group, channel_last = arguments["group"], arguments["channel_last"]
+    if is_by_elements(weight, arguments):
+        return None if side == "filter" else _side(_by_elements, side)
     are_few = math.prod(weight[spatial_axes(channel_last)]) <= MOST_TAPS
     taken = weight[-1 if channel_last else 1]
-    if are_few and taken == 1:
-        return None if side == "filter" else _side(_by_elements, side)
     is_for_library = spec.dtype.itemsize <= 4 and side != "filter"
     is_exchanged = side != "filter" and _is_exchanged(spec.shape, weight, arguments)
     is_as_fast = taken >= WIDE_GROUP or is_for_library or not are_few

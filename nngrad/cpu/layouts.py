@@ -15,8 +15,10 @@ import jax
 from jax import lax
 
 from ..execution.program import Call, block_of, calls_of, without_identities
+from ..functions.convolution import convolve_filter_grad
 from ..graph import Array, Op, op
 from ..graph.block import Block
+from .convolutions import is_by_elements
 from .facts import CHANNELS_LAST, first_order, last_order, to_shape
 
 
@@ -84,7 +86,12 @@ class _Layouts:
         return tuple([changed.get(n, a) for n, a in zip(op.argument_names, arguments, strict=True)])
 
     def _is_convolution(self, call: Call) -> bool:
-        return call.op.heavy and self._arguments[call.outs] is not None
+        """Whether a call is a convolution that is worth transposing for."""
+        if not call.op.heavy or self._arguments[call.outs] is None:
+            return False
+        named = call.op.named(call.arguments)
+        weight = named["shape"] if call.op is convolve_filter_grad else self._specs[call.ins[1]].shape
+        return not is_by_elements(weight, named)
 
     def _wanted_last(self) -> set[int]:
         """The values that convolutions depend on without any function between that would have to transpose them."""
