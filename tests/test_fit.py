@@ -367,6 +367,42 @@ def test_pictures_and_tensorboard(tmp_path: Path) -> None:
     assert b"loss" in events.read_bytes() and b"PNG" in events.read_bytes()
 
 
+def test_images_are_tiled(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX")
+    pillow = pytest.importorskip("PIL.Image")
+    grey = np.arange(12, dtype=np.float32).reshape(3, 1, 2, 2) / 255
+    colours = np.arange(24).reshape(2, 3, 2, 2)
+    found = {"fake/grey": nn.Variable.from_numpy_array(grey), "colours": colours, "one": np.full((1, 1, 1), 2.0)}
+    run = nn.fit(lambda: 0.5, steps=2, every=2, evaluate=lambda: found, log=nn.training_log(tmp_path, tensorboard=True))
+    assert sorted(run.metrics) == ["loss", "one"]
+    assert sorted(path.name for path in (tmp_path / "samples").iterdir()) == [
+        f"step-{step:08d}-{name}.png" for step in (1, 2) for name in ("colours", "fake%2Fgrey")
+    ]
+    expected = [[0, 1, 0, 4, 5, 0], [2, 3, 0, 6, 7, 0], [0] * 6, [8, 9] + [0] * 4, [10, 11] + [0] * 4, [0] * 6]
+    np.testing.assert_array_equal(pillow.open(tmp_path / "samples/step-00000002-fake%2Fgrey.png"), expected)
+    picture = np.asarray(pillow.open(tmp_path / "samples/step-00000001-colours.png"))
+    assert picture.shape == (6, 6, 3) and picture[1, 3].tolist() == colours[1, :, 1, 0].tolist()
+    (events,) = (tmp_path / "tensorboard").iterdir()
+    assert events.read_bytes().count(b"PNG") == 4
+
+
+@pytest.mark.parametrize(
+    ("images", "said"),
+    [
+        (np.ones((2, 2)), r"fakes: expected images of shape .*, got float64 of shape \(2, 2\)"),
+        (np.ones((2, 8, 8, 3)), r"1, 3 or 4 channels, .* shape \(2, 8, 8, 3\)"),
+        (np.ones((0, 8, 8)), r"fakes: .* shape \(0, 8, 8\)"),
+        (np.ones((1, 8, 8), "complex64"), "fakes: .* got complex64"),
+        (np.full((1, 2, 2), -1.0), "fakes: .* got float32 from -1.0 to -1.0; scale or clip"),
+        (np.full((1, 2, 2), np.nan), "fakes: .* from nan to nan"),
+        (np.full((1, 2, 2), 256), "fakes: .* got int64 from 256 to 256"),
+    ],
+)
+def test_what_is_no_image(images: np.ndarray, said: str) -> None:
+    with nn.training_log(progress=False) as log, pytest.raises(ValueError, match=said):
+        log.images(1, "fakes", images)
+
+
 def test_tensorboard_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)

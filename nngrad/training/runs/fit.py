@@ -191,7 +191,8 @@ def fit(
         epochs: The number of times to iterate over `data`; by default once or, if `steps` is given, as often as needed.
         steps: The number of steps after which the run ends, unless the data end first.
         every: The number of steps between lines of the log; the first and the last step always have one.
-        evaluate: A function without arguments that evaluates the model and returns numbers by name.
+        evaluate: A function without arguments that evaluates the model and returns numbers by name. An array of three
+            or four axes there is images: the log's folder gets them in one grid, as by `run.log.images`.
         evaluate_every: The number of steps between its calls, by default `every`; the first and last step have one too.
         log: A folder for `metrics.csv`, or the result of `nn.training_log`; by default
             there is only a progress bar.
@@ -310,7 +311,13 @@ class _Loop:
             if twice:
                 raise ValueError(f"evaluate: the step already returns {twice[0]!r}; choose another name, such as "
                                  f"'val_{twice[0]}'")
-            values = {**values, **found}
+            values = dict(values)
+            for name, value in found.items():
+                array = value_of(value)
+                if np.ndim(array) in (3, 4) and np.size(array) != 1:
+                    run.log.images(run.step, name, array)
+                else:
+                    values[name] = array
             self._evaluated = run.step
         self._measured = run.step
         run.metrics = run.log.write(run.step, values)

@@ -12,15 +12,18 @@ from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ...distributed import hosts
+from ...files.nnabla_files import package_for
 from ...files.replacing import read_whole, write_whole
 from ...graph import NdArray, Variable
 from ...graph.arguments import checked_count
+from ...monitor import tile_images
 
 NORM = "_gradient_norm"
 """The suffix of names of norms."""
@@ -188,12 +191,36 @@ class TrainingLog:
             step: The number of completed steps.
             figure: A matplotlib figure.
         """
-        if self._file is None or self.folder is None:
-            return
-        (self.folder / SAMPLES).mkdir(exist_ok=True)
-        write_whole(self.folder / SAMPLES / f"step-{step:08d}.png", as_png(figure))
+        if self._file is not None:
+            self._save_picture(f"step-{step:08d}", as_png(figure))
         if self._board is not None:
             self._board.add_figure("samples", figure, step, close=False)
+
+    def images(self, step: int, name: str, images: Any) -> None:
+        """Save images as one, in a square grid, in the folder and for TensorBoard.
+
+        Args:
+            step: The number of completed steps.
+            name: What the images are.
+            images: An array of shape (n, channels, height, width), with 1, 3 or 4 channels: grey, colours, or colours
+                and opacity; or of shape (n, height, width). Values are floats from 0 to 1, or integers from 0 to 255.
+
+        Raises:
+            ImportError: Pillow is not installed.
+            ValueError: The array has another shape, or other values; the message has the name.
+        """
+        grid = image_grid(images, name)
+        if self._file is not None:
+            written = io.BytesIO()
+            package_for("PIL.Image", "Pillow", "images").fromarray(grid).save(written, format="png")
+            self._save_picture(f"step-{step:08d}-{quote(name, safe='')}", written.getvalue())
+        if self._board is not None:
+            self._board.add_image(name, grid, step, dataformats="HWC"[: grid.ndim])
+
+    def _save_picture(self, name: str, content: bytes) -> None:
+        assert self.folder is not None
+        (self.folder / SAMPLES).mkdir(exist_ok=True)
+        write_whole(self.folder / SAMPLES / f"{name}.png", content)
 
     def __str__(self) -> str:
         """The last measured values."""
@@ -248,6 +275,22 @@ def as_number(value: Any, name: str) -> float:
         what = f"an array of shape {array.shape}" if array.ndim else repr(value)
         raise TypeError(f"{name}: expected a number or an array of one element, got {what}")
     return float(array.reshape(()))
+
+
+def image_grid(images: Any, name: str) -> np.ndarray[Any, Any]:
+    """Images (see `TrainingLog.images`) as one in 8 bits, of shape (height, width), or (height, width, channels)."""
+    array = np.asarray(value_of(images))
+    shape = array.shape
+    array = array[:, None] if array.ndim == 3 else array
+    if array.ndim != 4 or array.shape[1] not in (1, 3, 4) or array.size == 0 or array.dtype.kind in "cOSU":
+        raise ValueError(f"{name}: expected images of shape (n, channels, height, width), with 1, 3 or 4 channels, or "
+                         f"(n, height, width), got {array.dtype} of shape {shape}")
+    most = 255 if array.dtype.kind in "iu" else 1
+    array = array if most == 255 else array.astype(np.float32)
+    if not (array.min() >= 0 and array.max() <= most):  # nor if one is NaN
+        raise ValueError(f"{name}: expected floats from 0 to 1 or integers from 0 to 255, got {array.dtype} from "
+                         f"{array.min()} to {array.max()}; scale or clip the images")
+    return tile_images(np.rint(array * (255 // most)).astype(np.uint8))
 
 
 def as_png(figure: Any) -> bytes:
