@@ -206,20 +206,21 @@ def test_forms_of_groups_for_cpus_give_the_same(dtype: str) -> None:
         np.testing.assert_allclose(value, expected, **close)
 
 
-@pytest.mark.parametrize("group, taken, kernel, dtype, forms", [
-    (4, 1, 3, "float32", ["_by_elements", "_by_elements", None]),
-    (4, 1, 9, "float32", ["_group_by_group"] * 3),  # too many elements in a kernel
-    (4, 2, 3, "float32", ["_group_by_group", "_group_by_group", "_by_matrices"]),
-    (4, 32, 3, "float64", ["_group_by_group"] * 3),
-    (4, 2, 3, "float64", ["_by_matrices"] * 3),
-    (32, 2, 3, "float32", [None, None, "_by_matrices"]),
-    (32, 2, 9, "float64", [None] * 3),
-    (1, 2, 3, "float64", [None] * 3),
+@pytest.mark.parametrize("group, taken, made, kernel, dtype, forms", [
+    (4, 1, 1, 3, "float32", ["_by_elements", "_by_elements", None]),
+    (4, 1, 2, 3, "float32", ["_by_elements"] * 3),
+    (4, 1, 1, 9, "float32", ["_group_by_group"] * 3),  # too many elements in a kernel
+    (4, 2, 1, 3, "float32", ["_group_by_group", "_group_by_group", "_by_matrices"]),
+    (4, 32, 1, 3, "float64", ["_group_by_group"] * 3),
+    (4, 2, 1, 3, "float64", ["_by_matrices"] * 3),
+    (32, 2, 1, 3, "float32", [None, None, "_by_matrices"]),
+    (32, 2, 1, 9, "float64", [None] * 3),
+    (1, 2, 1, 3, "float64", [None] * 3),
 ])
 def test_forms_of_groups_for_cpus_are_chosen_by_shapes(
-    group: int, taken: int, kernel: int, dtype: str, forms: list[str | None]
+    group: int, taken: int, made: int, kernel: int, dtype: str, forms: list[str | None]
 ) -> None:
-    shapes = (1, group * taken, 24, 24), (group, taken, kernel, kernel)
+    shapes = (1, group * taken, 24, 24), (group * made, taken, kernel, kernel)
     x, w = (nn.Variable(shape, dtype=dtype) for shape in shapes)
     y = F.convolution(x, w, group=group)
     back = nn.grad([y], [x, w], grad_outputs=[nn.Variable(y.shape, dtype=dtype)])
