@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 import nngrad.functions as F
 from nngrad.functions.factors import differentiated_if, lu_decomposition, lu_factor, lu_solve, solve_triangle, tall_qr
 from nngrad.functions.operands import Operand, reshaped, size_of
-from nngrad.graph import Function, Variable, apply, as_variable
+from nngrad.graph import Function, Variable, apply
 
 from .batching import batched
 from .linear import product, transposed
@@ -32,10 +30,9 @@ def lu_decomposition_backward(f: Function, g: Variable, _: Variable, __: Variabl
     lu, _pivots, permutation = f.outputs
     m, n = lu.shape[-2:]
     if m != n:
-        size = max(m, n)
-        missing = np.diag(np.arange(size) >= min(m, n)).astype(lu.dtype)
+        size, least = max(m, n), min(m, n)
         lu, g = (F.pad(each, (0, size - m, 0, size - n)) for each in (lu, g))
-        lu = lu + as_variable(missing)
+        lu = lu + F.pad(F.eye(size - least, dtype=lu.dtype), (least, 0, least, 0))
     u = F.trilu(lu, k=0, upper=True)
     below = F.trilu(lu, k=-1, upper=False)
     own = F.trilu(g, k=-1, upper=False)

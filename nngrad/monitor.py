@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,9 +13,8 @@ from numpy.typing import NDArray
 from .graph import NdArray, Variable
 from .graph.arguments import checked_choice, checked_count
 from .logger import logger
+from .training.runs.image_grid import Images, tiled
 from .utils.image_utils import imsave
-
-Images = NDArray[Any]
 
 
 class Monitor:
@@ -199,15 +197,7 @@ def tile_images(data: Images, padsize: int = 1, padval: float = 0) -> Images:
     Raises:
         ValueError: `data` does not have four axes.
     """
-    if data.ndim != 4:
-        raise ValueError(f"data: expected shape (N, C, H, W), got {data.shape}")
-    side = math.isqrt(max(len(data) - 1, 0)) + 1 if len(data) else 0
-    padding = (0, side**2 - len(data)), (0, 0), (0, padsize), (0, padsize)
-    cells = np.pad(data, padding, constant_values=padval)
-    n, channels, height, width = side, *cells.shape[1:]
-    picture = cells.reshape(n, n, channels, height, width).transpose(0, 3, 1, 4, 2)
-    picture = picture.reshape(n * height, n * width, channels)
-    return picture[..., 0] if channels == 1 else picture
+    return tiled(data, padsize, padval)
 
 
 def _columns(file: str | Path) -> NDArray[Any]:

@@ -245,7 +245,7 @@ def test_transformer() -> None:
 
 
 def test_fixed_parameters_of_a_transformer_get_no_gradient() -> None:
-    x = leaf(drawn(3, 2, 4))
+    x = nn.Variable.from_numpy_array(drawn(3, 2, 4), dtype="float32")
     y = F.sum(PF.transformer_encode(x, 4, 2, 3, dropout=0.0, fix_parameters=True))
     y.forward()
     with pytest.warns(UserWarning, match="no leaf needs a gradient"):

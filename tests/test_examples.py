@@ -389,8 +389,9 @@ def test_slopes_of_the_recurrent_critic_are_those_of_its_values(script: Any) -> 
     module = script("recurrent_critic")
     rng = np.random.default_rng(0)
     x, v = module.sequences(2, rng).astype(np.float64), rng.standard_normal((module.LENGTH, 2, 1))
-    at, after, before = (module.critic(nn.Variable.from_numpy_array(x + h * v)) for h in (0.0, 1e-6, -1e-6))
-    gradient, slope = module.slopes(nn.Variable.from_numpy_array(x))
+    at, after, before = [module.critic(nn.Variable.from_numpy_array(x + h * v, dtype="float64"))
+                         for h in (0.0, 1e-6, -1e-6)]
+    gradient, slope = module.slopes(nn.Variable.from_numpy_array(x, dtype="float64"))
     np.testing.assert_allclose(np.sum(gradient.d * v, axis=(0, 2)), (after.d - before.d) / 2e-6, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(slope.d, np.sqrt(np.sum(gradient.d**2, axis=(0, 2))), rtol=1e-9)
     assert at.shape == (2,) and np.linalg.norm(module.WAVE) > 1

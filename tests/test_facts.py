@@ -173,6 +173,7 @@ BY_NATURE: dict[str, str] = {
     "jax/primitives/points.py": "zeros that JAX adds to, which it leaves out",
     "jax/primitives/reductions.py": "a table of the functions that stand for primitives",
     "jax/recognition.py": "a table of the functions that stand for JAX's",
+    "torch/operators.py": "a table of the functions that stand for PyTorch's operators",
 }
 """Files that ask which op something is, each with the reason."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -424,8 +425,10 @@ def test_a_loop_of_unknown_length_that_comparisons_steer_is_refused(function: An
         for apply in (nn.from_jax(function), F.jax_function(function)):
             with pytest.raises(NotImplementedError, match="selected by comparisons of what is differentiated"):
                 nn.grad(apply(x), x)
-        for build in (nj.grad, nj.hessian):
-            with pytest.raises(ValueError, match=r"Reverse-mode differentiation does not work for lax\.while_loop"):
+        for build, of_jax in ((nj.grad, jax.grad), (nj.hessian, jax.hessian)):
+            with pytest.raises((ValueError, TypeError)) as refused:  # JAX 0.8 has a TypeError for Hessians
+                of_jax(function)(2.5)
+            with pytest.raises(type(refused.value), match=re.escape(str(refused.value)[:60])):
                 build(function)(2.5)
         for forward in (nj.jacfwd(function), lambda x: nj.jvp(function, (x,), (1.0,))):
             with pytest.raises(NotImplementedError, match="selected by comparisons of what is differentiated"):

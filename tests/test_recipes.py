@@ -61,11 +61,13 @@ def train(name: str, out: Path, *arguments: str, **settings: Any) -> int:
 @pytest.fixture(scope="module", autouse=True)
 def executables(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What one run compiles is there for the next, as it is for users who resume one."""
-    before = jax.config.values["jax_enable_compilation_cache"]
+    names = "jax_enable_compilation_cache", "jax_compilation_cache_dir"
+    before = {name: jax.config.values[name] for name in names}
     jax.config.update("jax_enable_compilation_cache", True)
     nn.cache_compilations(tmp_path_factory.mktemp("compilations"))
     yield
-    jax.config.update("jax_enable_compilation_cache", before)
+    for name, value in before.items():
+        jax.config.update(name, value)
     reset_cache()
 
 

@@ -265,10 +265,13 @@ def test_what_the_compiler_fails_at_quickly_is_optimised(monkeypatch: pytest.Mon
 @pytest.fixture
 def cache_not_refused() -> Iterator[None]:
     """JAX's cache may be used, though there is none."""
-    before = jax.config.values["jax_enable_compilation_cache"]
+    names = "jax_enable_compilation_cache", "jax_compilation_cache_dir"
+    before = {name: jax.config.values[name] for name in names}
     jax.config.update("jax_enable_compilation_cache", True)
+    jax.config.update("jax_compilation_cache_dir", None)
     yield
-    jax.config.update("jax_enable_compilation_cache", before)
+    for name, value in before.items():
+        jax.config.update(name, value)
 
 
 @pytest.mark.usefixtures("cache_not_refused")

@@ -23,7 +23,7 @@ from ...files.nnabla_files import package_for
 from ...files.replacing import read_whole, write_whole
 from ...graph import NdArray, Variable
 from ...graph.arguments import checked_count
-from ...monitor import tile_images
+from .image_grid import tiled
 
 NORM = "_gradient_norm"
 """The suffix of names of norms."""
@@ -290,7 +290,7 @@ def image_grid(images: Any, name: str) -> np.ndarray[Any, Any]:
     if not (array.min() >= 0 and array.max() <= most):  # nor if one is NaN
         raise ValueError(f"{name}: expected floats from 0 to 1 or integers from 0 to 255, got {array.dtype} from "
                          f"{array.min()} to {array.max()}; scale or clip the images")
-    return tile_images(np.rint(array * (255 // most)).astype(np.uint8))
+    return tiled(np.rint(array * (255 // most)).astype(np.uint8))
 
 
 def as_png(figure: Any) -> bytes:

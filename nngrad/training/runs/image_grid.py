@@ -1,0 +1,37 @@
+"""Images tiled into one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Images = NDArray[Any]
+
+
+def tiled(data: Images, padsize: int = 1, padval: float = 0) -> Images:
+    """Tile images into one: a square grid, row by row, with `padsize` pixels of `padval` to the right of and below each
+    image.
+
+    Args:
+        data: Images of shape (N, C, H, W).
+        padsize: Pixels between images.
+        padval: Their value, and that of unused places in the grid.
+
+    Returns:
+        An array of shape (H, W, C), or (H, W) if C is 1.
+
+    Raises:
+        ValueError: `data` does not have four axes.
+    """
+    if data.ndim != 4:
+        raise ValueError(f"data: expected shape (N, C, H, W), got {data.shape}")
+    side = math.isqrt(max(len(data) - 1, 0)) + 1 if len(data) else 0
+    padding = (0, side**2 - len(data)), (0, 0), (0, padsize), (0, padsize)
+    cells = np.pad(data, padding, constant_values=padval)
+    n, channels, height, width = side, *cells.shape[1:]
+    picture = cells.reshape(n, n, channels, height, width).transpose(0, 3, 1, 4, 2)
+    picture = picture.reshape(n * height, n * width, channels)
+    return picture[..., 0] if channels == 1 else picture
