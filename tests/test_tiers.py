@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -276,11 +277,12 @@ def cache_not_refused() -> Iterator[None]:
 
 @pytest.mark.usefixtures("cache_not_refused")
 def test_a_hint_at_the_cache_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiling._hint_at_cache.cache_clear()
+    monkeypatch.setattr(compiling, "_hints", itertools.count())
     monkeypatch.setattr(compiling, "LONG", 0.0)
     run = reading()
     with pytest.warns(UserWarning, match=r"compiling this took .* nn\.cache_compilations") as caught:
         run(), run()
+        compiling.hint_at_cache(7.0)  # seconds of another compilation
     assert len(caught) == 1 and caught[0].filename == __file__
 
 

@@ -11,6 +11,7 @@ Training steps, `compile` and updates have one tier, so that what they compute d
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 import threading
 import warnings
@@ -193,14 +194,13 @@ LONG = 5.0
 def hint_at_cache(seconds: float) -> None:
     """Tell, once in a process, of the cache on disk, if there is none and a compilation took so long."""
     kept = jax.config.values["jax_compilation_cache_dir"] or not jax.config.values["jax_enable_compilation_cache"]
-    if seconds > LONG and not kept:
-        _hint_at_cache(round(seconds))
+    if seconds > LONG and not kept and next(_hints) == 0:
+        warn_user(f"compiling this took {seconds:.0f} s, and will take as long in each process that runs it; after "
+                  "nn.cache_compilations() the next one finds what this one has compiled")
 
 
-@functools.cache
-def _hint_at_cache(seconds: int) -> None:
-    warn_user(f"compiling this took {seconds} s, and will take as long in each process that runs it; after "
-              "nn.cache_compilations() the next one finds what this one has compiled")
+_hints = itertools.count()
+"""Numbers the occasions for the hint."""
 
 
 # ---------------------------------------------------------------- repeated compilation

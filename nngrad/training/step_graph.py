@@ -161,8 +161,8 @@ class StepGraph:
         for term in _terms_of(loss) if trained else ():
             below = {id(x) for x in leaves_of([term])} & {id(x) for x in leaves}
             if below and not below & reached_from([term], frozenset()):
-                made_by = "" if term.parent is None else f"the result of {term.parent.op.name}"
-                named = repr(term.name) if term.name else made_by
+                assert term.parent is not None  # a leaf reaches itself
+                named = repr(term.name) if term.name else f"the result of {term.parent.op.name}"
                 warn_user(f"train_step: a term of the loss, {named}, depends on parameters, but no gradient reaches "
                           f"them from it, so it trains nothing: {_CUTS}")
 

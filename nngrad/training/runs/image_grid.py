@@ -12,20 +12,7 @@ Images = NDArray[Any]
 
 
 def tiled(data: Images, padsize: int = 1, padval: float = 0) -> Images:
-    """Tile images into one: a square grid, row by row, with `padsize` pixels of `padval` to the right of and below each
-    image.
-
-    Args:
-        data: Images of shape (N, C, H, W).
-        padsize: Pixels between images.
-        padval: Their value, and that of unused places in the grid.
-
-    Returns:
-        An array of shape (H, W, C), or (H, W) if C is 1.
-
-    Raises:
-        ValueError: `data` does not have four axes.
-    """
+    """Implements `nngrad.monitor.tile_images`."""
     if data.ndim != 4:
         raise ValueError(f"data: expected shape (N, C, H, W), got {data.shape}")
     side = math.isqrt(max(len(data) - 1, 0)) + 1 if len(data) else 0
