@@ -25,7 +25,8 @@ COUNTS = {"resume": (1, 1), "step": (1, 18), "save": (1, 5)}
 LONGEST = 120.0
 """Seconds after which a process is ended, which is a failure then."""
 MOST_DELAY = {"resume": 0.1, "step": 0.02, "save": 0.06}
-"""Up to so many seconds after a process said what it does it is killed."""
+"""Up to so many seconds after a process was let into a phase it is killed. It waits before its next one, so that a
+watcher who comes late still ends it in this one."""
 
 
 @dataclass
@@ -47,31 +48,33 @@ def started(folder: Path, steps: int) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "JAX_PLATFORMS": "cpu",
                    "JAX_ENABLE_COMPILATION_CACHE": "false"}
     command = [sys.executable, "-W", "error", "-m", "tests.faults.resumed_run", str(folder), str(steps)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            start_new_session=True, cwd=Path(__file__).parents[2])
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, start_new_session=True, cwd=Path(__file__).parents[2])
 
 
 def watched(folder: Path, steps: int, phase: str | None, count: int, delay: float) -> tuple[list[str], bool]:
-    """What a process says, and whether it was killed: `delay` seconds after it came to `phase` for the `count`th time;
-    None lets it run."""
+    """What a process says, and whether it was killed: `delay` seconds after it was let into `phase` for the `count`th
+    time; None lets it run."""
     process = started(folder, steps)
     limit = time.monotonic() + LONGEST
     said: list[str] = []
     try:
-        assert process.stdout is not None
+        assert process.stdin is not None and process.stdout is not None
         os.set_blocking(process.stdout.fileno(), True)
         timer_of_limit = signal.signal(signal.SIGALRM, _too_long)
         signal.alarm(int(LONGEST))
         try:
             for line in process.stdout:
                 said.append(line.strip())
-                if line.strip() == phase:
-                    count -= 1
-                    if count == 0:
-                        time.sleep(delay)
-                        os.killpg(process.pid, signal.SIGKILL)
-                        process.wait(limit - time.monotonic())
-                        return said, True
+                if said[-1] in COUNTS:
+                    process.stdin.write("go\n")
+                    process.stdin.flush()
+                    count -= said[-1] == phase
+                if count == 0 and said[-1] == phase:
+                    time.sleep(delay)
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait(limit - time.monotonic())
+                    return said, True
             process.wait(limit - time.monotonic())
         finally:
             signal.alarm(0)
@@ -80,8 +83,9 @@ def watched(folder: Path, steps: int, phase: str | None, count: int, delay: floa
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
     assert process.returncode == 0 and said[-1].startswith("end "), "\n".join(said)
     return said, False
 

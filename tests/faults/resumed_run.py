@@ -2,8 +2,8 @@
 
     python -m tests.faults.resumed_run FOLDER STEPS
 
-It prints what it is about to do, a word at a time, so that who watches can end it there; and at last a digest of all
-that it has come to.
+It prints what it is about to do, a word at a time, and goes on when it reads a line, so that whoever watches can end it
+there; and at last it prints a digest of all that it has come to.
 """
 
 from __future__ import annotations
@@ -46,6 +46,11 @@ def say(word: str) -> None:
     print(word, flush=True)
 
 
+def enter(phase: str) -> None:
+    say(phase)
+    sys.stdin.readline()
+
+
 def main(folder: str, steps: int) -> None:
     nn.seed(11)
     solver = S.Adam(1e-3)
@@ -55,17 +60,17 @@ def main(folder: str, steps: int) -> None:
     checkpointer = nn.Checkpointer(folder, solver, feed=feed, extra={"history": history}, keep=2, best="loss")
     with nn.deterministic(), checkpointer.saving_on_signals(), feed:
         step = nn.train_step(loss_of, nn.get_parameters, solver)
-        say("resume")
+        enter("resume")
         done = checkpointer.restore()
         say(f"from {done}")
         for number in range(done + 1, steps + 1):
-            say("step")
+            enter("step")
             loss = step(*next(feed))
             history["losses"].append(float(loss))
             solver.set_learning_rate(1e-3 * 0.99**number)
             checkpointer.after_step(number, loss)
             if number % EVERY == 0:
-                say("save")
+                enter("save")
                 checkpointer.save(number, {"loss": loss})
     digest = hashlib.sha256(repr((history, feed.get_state(), nn.random.get_draws())).encode())
     for name, p in nn.get_parameters(grad_only=False).items():
