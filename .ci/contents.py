@@ -1,7 +1,7 @@
 """`python .ci/contents.py FOLDER`: what is in the sdist and the wheel of a folder, and whether it is what it should be.
 
-The wheel has the files that git lists of the packages, the recipes, and its metadata, and nothing else. The sdist has
-these too, and what builds and describes them.
+The wheel has the files that git lists of the packages, the example that `nngrad demo` runs, and its metadata, and
+nothing else. The sdist has these too, and what builds and describes them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 PACKAGES = ("backward_registry", "nngrad", "nngrad_command")
-RECIPES = "examples/recipes"
+EXAMPLE = "examples/digits.py"
 BESIDE = {"CITATION.cff", "LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
 """What else the sdist has, besides the folder of metadata that setuptools leaves in it."""
 
 
 def main(folder: Path) -> None:
     """List both, and end with an error where one of them has too much or too little."""
-    listed = set(subprocess.check_output(["git", "ls-files", *PACKAGES, RECIPES], text=True).split())
+    listed = set(subprocess.check_output(["git", "ls-files", *PACKAGES, EXAMPLE], text=True).split())
     (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
     with zipfile.ZipFile(wheel) as archive:
         found = [name for name in archive.namelist() if not name.endswith("/")]
-        names = [re.sub(r"^[^/]+\.data/data/share/nngrad/recipes/", f"{RECIPES}/", name) for name in found]
+        names = [re.sub(r"^[^/]+\.data/data/share/nngrad/examples/", "examples/", name) for name in found]
     problems = wrong(wheel.name, names, listed, ".dist-info", set())
     show(wheel, names)
     with tarfile.open(sdist) as archive:

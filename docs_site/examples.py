@@ -22,6 +22,7 @@ TITLES = {
     "data_cleaning": "Wrong labels, found by a gradient through training",
     "data_parallel": "Processes that train together",
     "derivatives_of_sin": "Ten derivatives of sin",
+    "digits": "Digits that are asked for",
     "equinox_spectrum": "Spectrum of a Hessian, with Equinox",
     "fermions": "Fermions in a trap, with Flax",
     "flax_gan": "An adversarial network, with Flax",

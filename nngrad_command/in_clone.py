@@ -16,11 +16,12 @@ SOURCES = Path(__file__).parents[1]
 def command_in_clone(name: str, file: Path) -> Any:
     """The module of a command by name and file; without a clone, a substitute that says one is needed."""
     path = SOURCES / file
-    return _loaded(path) if path.is_file() else _NotHere(name)
+    return loaded(path) if path.is_file() else _NotHere(name)
 
 
 @functools.cache
-def _loaded(path: Path) -> Any:
+def loaded(path: Path) -> Any:
+    """The module of a file, which is run once."""
     spec = spec_from_file_location(path.stem, path)  # not by name, which may clash with a user's folder
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,8 +17,10 @@ import nngrad.functions as F
 import nngrad_command
 from nngrad import __version__
 from nngrad.command import cli, ops
+from nngrad.command.demo import example_file
 from nngrad.graph import Composite, Op
 from nngrad_command.doctor import known_of
+from nngrad_command.in_clone import loaded
 from nngrad_command.installation import Requirement, parsed, release_of
 
 
@@ -32,7 +36,7 @@ def test_help_names_each_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     text = capsys.readouterr().out
-    commands = "demo", "train", "ops", "time", "view", "run", "launch", "docs", "doctor"
+    commands = "demo", "ops", "time", "view", "run", "launch", "docs", "doctor"
     assert all(f"\n    {command} " in text for command in commands)
 
 
@@ -179,11 +183,32 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_demo_is_reproducible() -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    from nngrad.command.digits import trained, untrained
-
-    first, second = (trained(untrained(12, seed=3), nn.training_log(steps=12)) for _ in range(2))
+    digits = loaded(example_file())
+    first, second = (digits.Gan(12, seed=3).train(nn.training_log(steps=12)) for _ in range(2))
     assert [line["step"] for line in first] == [1, 10, 12]
     assert [{**line, "seconds": 0} for line in first] == [{**line, "seconds": 0} for line in second]
+
+
+def test_the_example_of_the_demo_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "examples"))
+    digits = loaded(example_file())
+    monkeypatch.setattr(digits, "MEASURED_EVERY", 2)
+    take = digits.Gan.step
+
+    def interrupted(gan: Any, number: int) -> None:
+        take(gan, number)
+        if number == 3:
+            raise KeyboardInterrupt
+
+    results = []
+    for folder, step in ((tmp_path / "one", take), (tmp_path / "two", interrupted), (tmp_path / "two", take)):
+        monkeypatch.setattr(digits.Gan, "step", step)
+        with contextlib.suppress(KeyboardInterrupt):
+            results.append(digits.solve(6, folder))
+    assert results[0] == results[1] and 0 < results[0].error <= 1
+    assert (tmp_path / "one" / "digits.png").read_bytes() == (tmp_path / "two" / "digits.png").read_bytes()
 
 
 def test_demo_without_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

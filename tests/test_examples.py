@@ -165,8 +165,9 @@ def test_every_example_is_tested() -> None:
     of_nnabla, shared = {"gradient_penalty", "nth_derivative_of_sin"}, {"pinn", "script"}
     of_processes = {"data_parallel"}  # in test_communicators.py
     drawn = {"pictures"}  # in test_draw.py
+    of_demo = {"digits"}  # in test_cli.py
     of_jax = {"jax_script", "flax_pinn", "fermions", "equinox_spectrum", "flax_gan"}  # in test_jax_examples.py
-    elsewhere = {*of_nnabla, *shared, *of_processes, *drawn, *of_jax}
+    elsewhere = {*of_nnabla, *shared, *of_processes, *drawn, *of_demo, *of_jax}
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {*FEW_STEPS, *elsewhere}
 
 

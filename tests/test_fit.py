@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,12 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.training.runs import Run
+from nngrad.training.runs.log import MetricsFile, Shown
 from nngrad.utils.data_iterator import data_iterator_simple
 
 
@@ -416,17 +420,57 @@ def test_it_is_quiet_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str
 
 
 def test_a_terminal_shows_how_far_it_is(tmp_path: Path) -> None:
-    from io import StringIO
-
-    from rich.console import Console
-
-    screen = StringIO()
+    screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=80, color_system=None)
     nn.fit(lambda: 0.5, steps=12, log=nn.training_log(progress=console))
     assert "12/12 loss 0.5" in screen.getvalue()
-    piped = StringIO()
+    piped = io.StringIO()
     nn.fit(lambda: 0.5, steps=2, log=nn.training_log(progress=Console(file=piped)))
     assert piped.getvalue() == "step 1 of 2: loss 0.5\nstep 2 of 2: loss 0.5\n"
+
+
+def test_a_terminal_shows_a_bar(tmp_path: Path) -> None:
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=80, color_system=None)
+    shown = Shown(console, 20000, 0)
+    shown.at(19998)
+    shown.values(19999, {"forces_loss": 1.0, "force_error": 0.00971, "energy_error": 0.00975})
+    shown.at(20000)
+    shown.stop()
+    last = [line for line in re.split(r"[\r\n]", screen.getvalue()) if "20000" in line][-1]
+    assert "20000/20000 force error 0.00971, energy error 0.00975" in last
+
+
+def test_metrics_are_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    first = MetricsFile(path, 0)
+    for step in (1, 10, 20):
+        first.append({"step": step, "seconds": step / 2, "a,b": 0.1})
+    assert path.read_text() == 'step,seconds,"a,b"\n1,0.5,0.1\n10,5.0,0.1\n20,10.0,0.1\n'
+    resumed = MetricsFile(path, 15)
+    assert resumed.lines[-1] == {"step": "10", "seconds": "5.0", "a,b": "0.1"}
+    resumed.append({"step": 20, "seconds": 7, "a,b": float("nan")})
+    assert path.read_text() == 'step,seconds,"a,b"\n1,0.5,0.1\n10,5.0,0.1\n20,7,nan\n'
+    resumed.append({"step": 21, "new": 1.5})
+    resumed.append({"step": 22, "seconds": 8, "a,b": 0.2})
+    assert path.read_text() == (
+        'step,seconds,"a,b",new\n1,0.5,0.1,\n10,5.0,0.1,\n20,7,nan,\n21,,,1.5\n22,8,0.2,\n'
+    )
+    path.write_text("step,sec")
+    assert MetricsFile(path, 5).columns == []
+    assert path.read_bytes() == b""
+    assert MetricsFile(tmp_path / "none.csv", 0).lines == []
+    assert not (tmp_path / "none.csv").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux tells which files are open")
+def test_metrics_leave_no_file_open(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path / "metrics.csv", 0)
+    for step in range(3):
+        file.append({"step": step})
+    opened = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")
+              if os.path.islink(f"/proc/self/fd/{name}")]
+    assert str(tmp_path / "metrics.csv") not in opened
 
 
 # ---------------------------------------------------------------- what is refused

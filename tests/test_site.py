@@ -93,10 +93,10 @@ def test_dead_links_are_found(tmp_path: Path) -> None:
 
 
 def test_links_out_of_the_docs_lead_to_pages_of_the_site() -> None:
-    text = "[x](../examples) [a](../examples/pinn.py) [b](../examples/burgers.py) [train.md](train.md#a) [c](#d)"
+    text = "[x](../examples) [a](../examples/pinn.py) [b](../examples/burgers.py) [hosts.md](hosts.md#a) [c](#d)"
     assert links.rewritten(text, "docs/loops.md", "loops.md") == (
         "[x](gallery.md) [a](source/examples/pinn.py.md) [b](examples/burgers.md) "
-        f"[{links.title_of('docs/train.md')}](train.md#a) [c](#d)"
+        f"[{links.title_of('docs/hosts.md')}](hosts.md#a) [c](#d)"
     )
     assert links.rewritten("[x](docs/loops.md)\n```\n[x](docs/loops.md)\n```\n", "CHANGELOG.md", "changes.md") == (
         "[x](loops.md)\n```\n[x](docs/loops.md)\n```\n"

@@ -10,7 +10,6 @@ from nngrad_command.outcome import exit_code
 
 COMMANDS: commands.Commands = {
     "demo": ("nngrad.command.demo", "train a small GAN with a gradient penalty, and draw what it makes"),
-    "train": ("nngrad.command.train", "train one of the recipes, as a configuration says"),
     "ops": ("nngrad.command.ops", "list the functions and what is known of their backward rules"),
     "show": ("nngrad.command.show", "print a graph of a script, or of a file, as text"),
     "time": ("nngrad.command.time_loss", "time forward and backward of a loss in a script"),

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 import nngrad_command
+from nngrad.command.demo import example_file
 from nngrad_command import entry
+from nngrad_command.in_clone import loaded
 from nngrad_command.outcome import exit_code
 
 ROOT = Path(__file__).parents[2]
@@ -329,7 +331,7 @@ def test_demo_looks_for_room_before_it_trains(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_demo_names_the_picture_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "digits.png").write_text("of an earlier run")
-    done = demo(tmp_path, "import nngrad.command.digits as run; run.ROOM = 1", 1000)
+    done = demo(tmp_path, "import nngrad.command.demo as run; run.ROOM = 1", 1000)
     assert done.returncode == 1
     assert done.stderr == f"nngrad demo: {tmp_path / 'digits.png'}: cannot be written: File too large\n"
     assert (tmp_path / "digits.png").read_text() == "of an earlier run"
@@ -339,7 +341,7 @@ def test_demo_names_the_picture_that_cannot_be_written(tmp_path: Path) -> None:
 def test_demo_says_what_was_kept_when_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nngrad.command import digits
+    digits = loaded(example_file())
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -348,7 +350,7 @@ def test_demo_says_what_was_kept_when_interrupted(
     monkeypatch.setattr(digits, "curves_of", interrupt)
     assert entry.main(arguments) == 130
     assert capsys.readouterr().err == f"nngrad: interrupted; saved: {tmp_path / 'digits.png'}\n"
-    monkeypatch.setattr(digits, "trained", interrupt)
+    monkeypatch.setattr(digits.Gan, "train", interrupt)
     assert entry.main(arguments) == 130
     assert "nngrad: interrupted; saved: nothing" in capsys.readouterr().err
 
