@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import gc
-import signal
-import sys
-import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,35 +15,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
-from nngrad.training.feeding.sources import Positioned
-
-
-def ahead() -> int:
-    """How many threads read ahead."""
-    return sum([
-        any("feeding" in each.f_code.co_filename for each, _ in traceback.walk_stack(frame))
-        for ident, frame in sys._current_frames().items() if ident != threading.get_ident()
-    ])  # fmt: skip
-
-
-def soon(holds: Callable[[], bool]) -> bool:
-    """Whether something holds before ten seconds are over."""
-    until = time.monotonic() + 10
-    while not holds() and time.monotonic() < until:
-        time.sleep(0.001)
-    return holds()
-
-
-def none_ahead() -> bool:
-    """Whether there are none soon."""
-    return soon(lambda: not ahead())
-
-
-@pytest.fixture(autouse=True)
-def _no_thread_is_left() -> Iterator[None]:
-    yield
-    gc.collect()
-    assert none_ahead()
+from nngrad.training.feeding import OfGrain
 
 
 def epoch(number: int) -> Iterator[Any]:
@@ -93,8 +61,7 @@ def test_no_more_wait_than_are_asked_for() -> None:
     fed = nn.feed(lambda _: batches(), ahead=3)
     for given_out in range(1, 50):
         next(fed)
-        held = given_out + 3 + 1  # those that wait, and one in the thread's hands
-        assert soon(lambda held=held: len(taken) >= held) and len(taken) == held
+        assert len(taken) == given_out + 3
     fed.close()
 
 
@@ -131,7 +98,7 @@ def test_positions_that_do_not_fit() -> None:
     next(feed)
     with pytest.raises(ValueError, match="batches were already taken from the iterator"):
         feed.set_state({"epoch": 0, "batches": 3})
-    with pytest.raises(ValueError, match="expected the keys 'batches' and 'epoch', got"):
+    with pytest.raises(ValueError, match="expected 'epoch' and 'batches' as keys, got"):
         feed.set_state({"grain": None})
     feed.close()
     short = nn.feed(epoch)
@@ -178,42 +145,6 @@ def test_what_a_source_holds_is_let_go_of() -> None:
     assert closed == [True] * 3
 
 
-def test_an_interrupt_ends_the_wait() -> None:
-    release = threading.Event()
-
-    def slow() -> Iterator[np.ndarray]:
-        yield np.ones(2)
-        release.wait(30)
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    try:
-        feed = nn.feed(lambda _: slow())
-        next(feed)
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        with pytest.raises(KeyboardInterrupt):
-            next(feed)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    release.set()
-    feed.close()
-
-
-def test_the_context_of_the_loop_holds_in_the_thread() -> None:
-    seen = []
-
-    def batches() -> Iterator[np.ndarray]:
-        seen.append(nn.get_auto_forward())
-        yield np.ones(2)
-
-    with nn.auto_forward():
-        list(nn.feed(lambda _: batches()))
-    assert seen == [True]
-
-
 def test_arguments() -> None:
     for arguments, error, message in [
         (((), 0), ValueError, "ahead: must be 1 or more, got 0"),
@@ -258,7 +189,7 @@ def test_grain_goes_to_its_position_itself(tmp_path: Path) -> None:
         assert sorted(seen) == sorted([*range(40)] * (1 if i == 0 else 2))
         with pytest.raises(ValueError, match="epochs: must be 1 for grain"):
             nn.feed(make(), epochs=2)
-        with pytest.raises(ValueError, match="expected the key 'grain'"):
+        with pytest.raises(ValueError, match="expected 'grain' as keys"):
             nn.feed(make()).set_state({"epoch": 0, "batches": 1})
     nn.clear_parameters()
 
@@ -293,7 +224,7 @@ def test_what_knows_its_position_is_closed_where_it_is_left() -> None:
             self.closed += 1
 
     source = Batches()
-    taken = Positioned(source).batches()
+    taken = OfGrain(source).batches(OfGrain.start)
     assert next(taken) == (1, {"grain": {"bytes": "{}"}})
     assert source.closed == 0
     taken.close()

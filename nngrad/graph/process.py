@@ -14,7 +14,6 @@ import importlib
 import os
 import queue
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -161,40 +160,30 @@ class OwnThread:
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
-        self._owner: dict[None, int | None] = {}  # the thread that works; None if none ever will
+        self._owner: dict[None, int] = {}  # the thread that works
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._is_done = False
+        self.is_over = False
+        """Whether it is done."""
 
     def start(self) -> None:
         """Start the thread unless it has started."""
         if not self._owner:
             _thread.start_new_thread(self._run, ())  # a second one, if any, ends at once
 
-    def wait(self, timeout: float = float("inf")) -> None:
-        """Wait until a started thread is done, for at most `timeout` seconds."""
-        until = time.monotonic() + timeout
-        while not self.is_over and time.monotonic() < until:
+    def wait(self) -> None:
+        """Wait until a started thread is done."""
+        while not self.is_over:
             try:
                 self._bell.get(timeout=_SECONDS)
             except queue.Empty:
                 continue
 
-    def end(self, timeout: float) -> None:
-        """Prevent the thread from starting, or wait at most `timeout` seconds until it is done; not for itself."""
-        if self._owner.setdefault(None, None) != threading.get_ident():
-            self.wait(timeout)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is done, or will never start."""
-        return self._is_done or self._owner.get(None, 0) is None
-
     def _run(self) -> None:
-        if not self._is_done and self._owner.setdefault(None, threading.get_ident()) == threading.get_ident():
+        if not self.is_over and self._owner.setdefault(None, threading.get_ident()) == threading.get_ident():
             try:
                 self._work()
             finally:
-                self._is_done = True
+                self.is_over = True
                 self._bell.put(None)
 
 

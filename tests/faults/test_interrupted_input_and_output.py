@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +17,6 @@ import pytest
 import nngrad as nn
 from nngrad.training.checkpoints import storing
 from tests.slow import slow_but
-from tests.test_feeding import none_ahead
 
 from .moments import INTERRUPTED, Interrupts, instructions_of
 from .scripts import ended
@@ -211,18 +209,6 @@ def test_a_feed_interrupted_at_its_start_is_ended_or_goes_on() -> None:
             rest = [float(np.asarray(batch)[0]) for batch in feed]
         # An interrupt may come when a batch is already taken.
         assert rest in ([0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0]), moment
-    assert none_ahead()
-
-
-def test_a_feed_that_is_dropped_at_its_start_leaves_no_thread() -> None:
-    def start() -> None:
-        next(nn.feed(lambda _: batches()))
-
-    for moment in range(1, instructions_of(start) + 1):
-        with suppress(*INTERRUPTED), Interrupts(moment):
-            start()
-    gc.collect()
-    assert none_ahead()
 
 
 def test_the_end_of_a_feed_is_not_lost_to_an_interrupt() -> None:

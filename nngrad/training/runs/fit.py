@@ -17,66 +17,33 @@ import numpy as np
 from ...graph.arguments import checked_count
 from ..checkpoints import Checkpointer
 from ..checkpoints.finite import RecentLosses
-from ..feeding import Feed
-from ..feeding.sources import BatchSource, Position, is_of_grain, source_of
+from ..feeding import Feed, is_of_grain, source_of
 from ..train_step import TrainStepByShape
 from .log import TrainingLog, training_log, value_of
 
 
-class FitBatches:
-    """The batches of `nn.fit`, as arguments of a step. Nothing is prefetched.
+def _batches_of(data: Any, epochs: int | None, steps: int | None) -> Feed:
+    """The batches of `nn.fit`, which are not read ahead unless they are those of `nn.feed`.
 
     Raises:
         TypeError: `data` is not a source of batches.
         ValueError: `data` does not support the given `epochs` and `steps`.
     """
-
-    def __init__(self, data: Any, epochs: int | None, steps: int | None) -> None:
-        self.steps = _steps_of(data, epochs, steps)
-        """The total number of batches; None if unknown."""
-        self._feed: Feed | None = None
-        if data is None:
-            if steps is None or epochs is not None:
-                raise ValueError("steps: without data, pass steps and not epochs")
-            data = repeat(())
-        if isinstance(data, Feed):
-            if epochs is not None:
-                raise ValueError(f"epochs: must be None for a feed, got {epochs}; use nn.feed(..., epochs={epochs})")
-            self._feed = data
-            return
-        if isinstance(data, tuple) or hasattr(data, "__array__"):
-            raise TypeError(f"data: expected an iterable of batches, got {type(data).__name__}; to use the same batch "
-                            "at each step, pass [(x, t)]")
-        once = 1 if steps is None or hasattr(data, "__next__") or is_of_grain(data) else None
-        if _counts_epochs(data) and (epochs is not None or steps is None):
-            data, epochs = _until(data, epochs or 1), None
-        self._source: BatchSource = source_of(data, once if epochs is None else epochs, "data")
-        self._position = self._source.position()
-
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        if self._feed is not None:
-            yield from map(_arguments, self._feed)
-            return
-        batches = self._source.batches()
-        try:
-            for batch, position in batches:
-                self._position = position
-                yield _arguments(batch)
-        finally:
-            batches.close()
-
-    def get_state(self) -> Position:
-        """The position after the last batch."""
-        return self._position if self._feed is None else self._feed.get_state()
-
-    def set_state(self, state: Position) -> None:
-        """Continue from a position that `get_state` returned, of the same data."""
-        if self._feed is not None:
-            self._feed.set_state(state)
-            return
-        self._source.check(state)
-        self._source.go_to(state)
-        self._position = state
+    if data is None:
+        if steps is None or epochs is not None:
+            raise ValueError("steps: without data, pass steps and not epochs")
+        data = repeat(())
+    if isinstance(data, Feed):
+        if epochs is not None:
+            raise ValueError(f"epochs: must be None for a feed, got {epochs}; use nn.feed(..., epochs={epochs})")
+        return data
+    if isinstance(data, tuple) or hasattr(data, "__array__"):
+        raise TypeError(f"data: expected an iterable of batches, got {type(data).__name__}; to use the same batch at "
+                        "each step, pass [(x, t)]")
+    once = 1 if steps is None or hasattr(data, "__next__") or is_of_grain(data) else None
+    if _counts_epochs(data) and (epochs is not None or steps is None):
+        data, epochs = _until(data, epochs or 1), None
+    return Feed(source_of(data, once if epochs is None else epochs, "data"), 0)
 
 
 def _arguments(batch: Any) -> tuple[Any, ...]:
@@ -109,7 +76,7 @@ Evaluate = Callable[[], Mapping[str, Any]]
 class Run:
     """A run of `nn.fit`: the argument of callbacks, and the result."""
 
-    def __init__(self, batches: FitBatches, log: TrainingLog, callbacks: list[Callable[[Run], object]]) -> None:
+    def __init__(self, batches: Feed, log: TrainingLog, callbacks: list[Callable[[Run], object]]) -> None:
         self.step = 0
         """The number of completed steps."""
         self.result: Any = None
@@ -220,7 +187,7 @@ def fit(
     for call in (step, *callbacks) if evaluate is None else (step, evaluate, *callbacks):
         if not callable(call):
             raise TypeError(f"fit: expected a function for step, evaluate and each of callbacks, got {call!r}")
-    batches = FitBatches(data, epochs, steps)
+    batches, most = _batches_of(data, epochs, steps), _steps_of(data, epochs, steps)
     log = log if isinstance(log, TrainingLog) else training_log(log)
     run = Run(batches, log, callbacks)
     if checkpoints is not None:
@@ -228,11 +195,11 @@ def fit(
         if isinstance(step, TrainStepByShape) and step.module is not None:
             checkpoints.hold_by_default(step.module)
         run.step = checkpoints.restore()
-    log.step, log.steps = run.step, batches.steps
-    loop = _Loop(run, step, batches.steps, (every, evaluate_every or every), evaluate, checkpoints)
+    log.step, log.steps = run.step, most
+    loop = _Loop(run, step, most, (every, evaluate_every or every), evaluate, checkpoints)
     try:
-        with _saving(checkpoints), log:
-            loop.take_all(iter(batches), steps)
+        with _saving(checkpoints), log, nullcontext() if data is batches else batches:
+            loop.take_all(map(_arguments, batches), steps)
     except SystemExit as ending:
         if checkpoints is None or ending.code != 128 + signal.SIGINT:
             raise
