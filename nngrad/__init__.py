@@ -47,7 +47,6 @@ from .derivatives import (
     hvp,
     jacobian,
     jvp,
-    lanczos,
     laplacian,
     natural_gradient,
     nth_derivative,
@@ -61,7 +60,7 @@ from .derivatives import (
 from .derivatives.implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
 from .distributed import hosts as hosts
 from .distributed.devices import mesh, shard
-from .execution import RecompilationWarning, cache_compilations, compile, executables, forward_all, to_jax
+from .execution import RecompilationWarning, cache_compilations, executables, forward_all
 from .execution.backward import backward
 from .execution.passes import passes, unrolled
 from .files.exporting import export, load_exported
@@ -84,9 +83,11 @@ from .inspection.hooks import (
     unset_function_post_hook,
     unset_function_pre_hook,
 )
+from .inspection.lanczos import lanczos
 from .inspection.viewing import draw, view
 from .inspection.viewing import plots as plot
 from .jax.from_jax import from_jax
+from .jax.to_jax import compile, to_jax
 from .logger import logger
 from .memory import LeastMemory, MemoryBudget, Segments, recompute
 from .nnabla import links as _links  # noqa: F401 - methods of Variables

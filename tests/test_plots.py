@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.derivatives.ritz import Ritz
+from nngrad.inspection.lanczos import Ritz
 from nngrad.inspection.viewing.spectrum import Spectrum, hessian_spectrum_of
 
 from .refusals import refused

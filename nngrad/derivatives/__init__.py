@@ -18,13 +18,12 @@ from .matrices import hessian, hessian_diagonal, jacobian
 from .partials import derivatives, nth_derivative
 from .patterns import sparsity
 from .products import hvp, jvp, vjp
-from .ritz import lanczos
 from .sparse_matrices import sparse_hessian, sparse_jacobian
 from .sums import bilaplacian, curl, divergence, laplacian
 from .vmap import vmap
 
 __all__ = [
     "bilaplacian", "curl", "derivatives", "differential_operator", "diffusion", "divergence", "fisher", "gauss_newton",
-    "hessian", "hessian_diagonal", "hvp", "jacobian", "jvp", "lanczos", "laplacian", "natural_gradient",
+    "hessian", "hessian_diagonal", "hvp", "jacobian", "jvp", "laplacian", "natural_gradient",
     "nth_derivative", "sparse_hessian", "sparse_jacobian", "sparsity", "unbiased_square", "vjp", "vmap",
 ]  # fmt: skip

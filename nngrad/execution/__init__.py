@@ -8,13 +8,11 @@ from ..graph.messages import raise_misspelt
 from .compilation_cache import cache_compilations
 from .compiled import executables
 from .compiling import RecompilationWarning
-from .convert import CompiledByShape, CompiledFunction, compile, to_jax
 from .interpret import run_function, run_functions
 from .reading import evaluate, forget_runs, forward
 
 __all__ = [
-    "CompiledByShape", "CompiledFunction", "RecompilationWarning", "cache_compilations", "compile", "executables",
-    "forward_all", "to_jax",
+    "RecompilationWarning", "cache_compilations", "executables", "forward_all",
 ]
 
 provide(engine, {

@@ -33,9 +33,6 @@ BYTES_OF_AN_EXECUTABLE = 3 << 19
 BYTES_OF_A_FUNCTION = 16 << 10
 """Its approximate additional size per function: 5 kB for a `sin`, 20 kB for a matrix product."""
 
-MOST_GRAPHS = 64
-"""For how many combinations of shapes and dtypes graphs are cached."""
-
 
 # ---------------------------------------------------------------- small arrays
 

@@ -13,7 +13,6 @@ from backward_registry import registry
 
 from ..autodiff.forward_mode import NoForwardMode
 from ..derivatives import jvp
-from ..execution.convert import compiled_as_equal_graphs, to_jax
 from ..execution.passes import lowering_passes, passes
 from ..functions.jax_functions import Fixed, StaticLeaf
 from ..functions.jaxpr_structure import READS_AROUND, ByIdentity, deriving_rules_once
@@ -33,6 +32,7 @@ from .calls import Axes, Graph, results_of_call
 from .from_jax import from_jax
 from .rows import NotByRows, RowAxes
 from .surroundings import Surroundings, noting_reverse_mode, surroundings_of_now, taking_from
+from .to_jax import compiled_as_equal_graphs, to_jax
 
 MOST_NUMBERS_OF_ROWS = 16
 """How many batched graphs a graph of one point caches, one per combination of axes and sizes under `jax.vmap`."""

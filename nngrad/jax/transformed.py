@@ -28,11 +28,9 @@ from .graph_of_call import CallArguments, GraphOfCall, entangled
 from .report import Opened
 from .rows import OpenedOverRows, RowAxes
 from .surroundings import ArgumentKinds
+from .to_jax import MOST_GRAPHS
 from .unopened import by_jax, refuse_where_all_is_left
 from .values import has_parts, parted
-
-MOST_GRAPHS = 64
-"""For how many combinations of shapes a transformed function keeps graphs."""
 
 ONE_POINT = RowAxes()
 

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..execution.convert import SHAPES_ARE_FIXED
 from ..execution.lower import lower
 from ..graph import NdArray, Spec, Variable
 from ..graph.ndarray import host_array
 from ..graph.spec import spec_of
+from ..jax.to_jax import SHAPES_ARE_FIXED
 from ..solvers.gradients import Arrays, widened_array
 from ..solvers.in_place import Results
 from ..solvers.loss_facts import Loss

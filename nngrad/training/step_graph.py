@@ -10,7 +10,6 @@ import numpy as np
 from ..autodiff.binding import reached_from, watched_leaves
 from ..autodiff.grad import emitted
 from ..autodiff.request import Request
-from ..execution.convert import check_read
 from ..execution.lower import Linearized, linearize
 from ..execution.plans import device_of
 from ..execution.program import Program
@@ -18,6 +17,7 @@ from ..graph import NdArray, Variable, functions_of, leaves_of, switched
 from ..graph.messages import warn_user
 from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
+from ..jax.to_jax import check_read
 from ..solvers.loss_scale import DynamicLossScale
 from ..solvers.solver import Solver
 

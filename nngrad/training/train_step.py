@@ -11,9 +11,9 @@ import optax
 import nngrad.functions as F
 
 from ..autodiff.request import differentiable
-from ..execution.convert import ByShape
 from ..graph import Variable, contained
 from ..graph.messages import warn_user
+from ..jax.to_jax import ByShape
 from ..solvers.solver import Solver
 from .computation import spec_of_part
 from .modules import Module, named_parameters

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...derivatives.ritz import Ritz, lanczos, product_of_hessian
 from ...graph import Variable
 from ...graph.arguments import checked_count
+from ..lanczos import Ritz, lanczos, product_of_hessian
 
 Array = np.ndarray[Any, Any]
 

@@ -10,12 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..autodiff.request import variables
-from ..execution import compile
+from ..derivatives.curvature import CurvatureMatrix
+from ..derivatives.products import hvp
 from ..functions import cast, concatenate, reshape
 from ..graph import Variable, functions_of
 from ..graph.arguments import checked_count
-from .curvature import CurvatureMatrix
-from .products import hvp
+from ..jax.to_jax import compile
 
 Array = np.ndarray[Any, Any]
 Product = Callable[[Array], Array]

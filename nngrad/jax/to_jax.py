@@ -1,17 +1,22 @@
-"""Convert graphs to functions of arrays: plain JAX functions, and executables for hot loops."""
+"""Graphs as functions of arrays: plain JAX functions (`nn.to_jax`), and executables for hot loops (`nn.compile`)."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..execution.compiled import executable_of, jitted_as_equal_programs
+from ..execution.executable import Executable, Settings
+from ..execution.lower import linearize, lower
+from ..execution.plans import device_of
+from ..execution.program import Program
 from ..graph import NdArray, Spec, Variable, build_options, switched
 from ..graph.bounded_cache import BoundedCache
 from ..graph.capture import placeholder
@@ -19,20 +24,16 @@ from ..graph.leaf import arrays_of
 from ..graph.ndarray import host_array
 from ..graph.process import check_not_traced
 from ..graph.spec import array_of, converted, spec_of, x64_if
-from ..graph.thresholds import MOST_GRAPHS
 from ..graph.value import put_together
-from .compiled import executable_of, jitted_as_equal_programs
-from .executable import Executable, Settings
-from .lower import linearize, lower
-from .plans import device_of
-from .program import Program
-from .trees import arguments_of, arrays_of_trees, builds, filled_results
 
 if TYPE_CHECKING:
     from ..graph.placement import Mesh
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+MOST_GRAPHS = 64
+"""For how many combinations of shapes and dtypes a function keeps graphs."""
 
 
 class ByShape(Generic[T]):
@@ -111,11 +112,14 @@ class ByShape(Generic[T]):
 
 def _array(value: Any, name: str) -> Any:
     """An argument as an array: numbers and lists get the dtype that a leaf made of them would have."""
-    if isinstance(value, jax.core.Tracer):
-        return value
-    if isinstance(value, Variable):
-        return value.data.raw()
-    return value.raw() if isinstance(value, NdArray) else host_array(value, None, name)
+    held = _held(value)
+    return held if held is not value or isinstance(held, jax.core.Tracer) else host_array(value, None, name)
+
+
+def _held(value: Any) -> Any:
+    """The array of a Variable or of a cell; anything else as it is."""
+    cell = value.data if isinstance(value, Variable) else value
+    return cell.raw() if isinstance(cell, NdArray) else value
 
 
 Variables = Variable | Sequence[Variable]
@@ -362,7 +366,7 @@ def _placed(arrays: Sequence[Any], given: Sequence[Variable], mesh: Mesh) -> lis
     """As `_checked`, on a mesh. With several processes `arrays` are this one's parts; their global shape is checked."""
     if mesh.spans_processes:
         names = [f"array {i}" for i, _ in enumerate(arrays)]
-        parts = [a.data.raw() if isinstance(a, Variable) else a.raw() if isinstance(a, NdArray) else a for a in arrays]
+        parts = [*map(_held, arrays)]
         arrays = [
             mesh.argument(array_of(part, name), name, x)
             for part, name, x in zip(parts, names, given, strict=False)
@@ -392,9 +396,8 @@ def _fitted(array: Any, x: Variable, i: int | str) -> Any:
     ):
         return array
     name = f"array {i}"
-    if isinstance(array, Variable | NdArray):
-        array = (array.data if isinstance(array, Variable) else array).raw()
-    elif not isinstance(array, jax.core.Tracer):
+    array = _held(array)
+    if not isinstance(array, jax.core.Tracer):
         array = array_of(array, name)
     if array.shape != x.spec.shape:
         shapes = f"{name} has shape {tuple(array.shape)}, but input {x.name or i} has {x.spec.shape}"
@@ -404,3 +407,120 @@ def _fitted(array: Any, x: Variable, i: int | str) -> Any:
     if jnp.issubdtype(array.dtype, jnp.floating) and not x.spec.differentiable:
         raise TypeError(f"{name} is {array.dtype.name}, but input {x.name or i} is {x.dtype.name}")
     return array.astype(jax.dtypes.canonicalize_dtype(x.dtype))
+
+
+# ---------------------------------------------------------------- pytrees of Variables and arrays
+
+
+class TreeArguments(NamedTuple):
+    """The Variables that are the arguments of a function, in a flat list."""
+
+    variables: list[Variable]
+    places: list[str]
+    """The place of each: the index of its argument and the path within that, such as "1['w']"."""
+    structures: list[Any] | None
+    """The pytree of each argument; None if each is one array."""
+
+    def flattened(self, given: Sequence[Any]) -> Sequence[Any]:
+        """The arrays in `given`, one for each of the Variables.
+
+        Raises:
+            TypeError: There are too many or too few arguments, or one is not arranged like the Variables.
+        """
+        structures = self.structures
+        count = len(self.variables) if structures is None else len(structures)
+        if len(given) != count:
+            kind = "arrays" if structures is None else "arguments"
+            raise TypeError(f"expected {count} {kind}, one for each input, got {len(given)}")
+        if structures is None:
+            return given
+        flat: list[Any] = []
+        for i, (structure, each) in enumerate(zip(structures, given, strict=True)):
+            try:
+                flat += structure.flatten_up_to(each)
+            except (TypeError, ValueError) as error:
+                raise TypeError(f"argument {i}: expected arrays in the structure {_shown(structure)}, got "
+                                f"{_shown(jax.tree.structure(each))}") from error
+        return flat
+
+
+class TreeResults(NamedTuple):
+    """The Variables that are the results of a function."""
+
+    variables: list[Variable]
+    structure: Any
+
+    def arranged(self, arrays: Sequence[Any]) -> Any:
+        """Arrays arranged like the Variables."""
+        return jax.tree.unflatten(self.structure, arrays)
+
+
+def builds(outputs: Any) -> bool:
+    """Whether `outputs` is a function that builds a graph, not a callable pytree of Variables, such as a model."""
+    return callable(outputs) and jax.tree_util.all_leaves([outputs])
+
+
+def arguments_of(inputs: Any) -> TreeArguments:
+    """`inputs` as arguments: each entry of a list or a tuple is one, anything else is a single one.
+
+    Raises:
+        TypeError: Something in it is not a Variable.
+        ValueError: A Variable occurs twice.
+    """
+    each = list(inputs) if type(inputs) in (list, tuple) else [inputs]
+    if all([isinstance(x, Variable) for x in each]):
+        found = TreeArguments(each, list(map(str, range(len(each)))), None)
+    else:
+        paths = [jax.tree_util.tree_flatten_with_path(entry) for entry in each]
+        places = [f"{i}{jax.tree_util.keystr(path)}" for i, (leaves, _) in enumerate(paths) for path, _ in leaves]
+        variables = [x for leaves, _ in paths for _, x in leaves]
+        for place, x in zip(places, variables, strict=True):
+            if not isinstance(x, Variable):
+                raise TypeError(f"inputs: expected a Variable, or a pytree of them, got {x!r:.200} as input {place}")
+        found = TreeArguments(variables, places, [structure for _, structure in paths])
+    if len({id(x) for x in found.variables}) != len(found.variables):
+        raise ValueError("inputs: the same Variable is given twice")
+    return found
+
+
+def filled_results(outputs: Any) -> TreeResults:
+    """`outputs` as a result.
+
+    Raises:
+        TypeError: Something in it is not a Variable, or it is None.
+    """
+    leaves, structure = jax.tree_util.tree_flatten_with_path(outputs)
+    for path, y in [*leaves, *([((), None)] if outputs is None else [])]:
+        if not isinstance(y, Variable):
+            place = jax.tree_util.keystr(path)
+            raise TypeError(f"outputs: expected a Variable or a list of them, or another pytree, got {y!r:.200}"
+                            f"{place and f' at {place}'}")
+    return TreeResults([y for _, y in leaves], structure)
+
+
+def arrays_of_trees(arguments: Sequence[Any]) -> tuple[list[Any], list[str], Any]:
+    """The arrays in pytrees, their places, and the structure of the whole. Nested lists of numbers are arrays."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tuple(arguments), is_leaf=_is_array)
+    places = [f"{path[0].idx}{jax.tree_util.keystr(path[1:])}" for path, _ in leaves]
+    return [value for _, value in leaves], places, structure
+
+
+def _is_array(value: Any) -> bool:
+    """Whether a list or a tuple contains only numbers, however nested."""
+    if type(value) not in (list, tuple):
+        return False
+    waiting, has_numbers = [value], False
+    while waiting:
+        for each in waiting.pop():
+            if type(each) in (list, tuple):
+                waiting.append(each)
+            elif isinstance(each, bool | int | float | np.number | np.bool_):
+                has_numbers = True
+            else:
+                return False
+    return has_numbers
+
+
+def _shown(structure: Any) -> str:
+    text = str(structure).removeprefix("PyTreeDef(").removesuffix(")")
+    return text if len(text) <= 200 else f"{text[:197]}..."
