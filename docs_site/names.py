@@ -24,7 +24,7 @@ SUBJECTS = {
     ),
     "Graphs to look at": ("inspection",),
     "Gradients": ("autodiff", "functions", "backward_registry"),
-    "Derivatives": ("derivatives",),
+    "Derivatives": ("derivatives", "inspection.lanczos"),
     "Implicit functions": ("derivatives.implicit",),
     "Parameters and modules": ("parameter", "files.parameter_files", "training.modules"),
     "Training": ("training", "solvers", "random"),

@@ -18,11 +18,11 @@ import nngrad.functions as F
 import nngrad.solvers as S
 from nngrad import hooks
 from nngrad.execution.interpret import results_of
-from nngrad.execution.stepwise import MarkedArray, run_in_steps
 from nngrad.functions.bodies.loop import Loop
 from nngrad.graph import apply, functions_of
 from nngrad.graph.body_op import ControlOp, bodies_of
 from nngrad.inspection import Tally
+from nngrad.inspection.stepwise import MarkedArray, run_in_steps
 from tests.slow import slow_but_every
 from tests.test_loops import OURS, SCANS, C, W, X, flat, leaf
 
@@ -63,7 +63,7 @@ def agrees_in_steps(f: nn.Function) -> None:
     """Compare the outputs of a function with those that it has a step at a time."""
     rng = np.random.default_rng(0)
     arrays = [np.asarray(rng.standard_normal(x.shape) * 2, x.dtype) for x in f.inputs]
-    made = run_in_steps(f, [MarkedArray(a, None) for a in arrays], results_of, Nobody())
+    made = run_in_steps(f, [MarkedArray(a, None) for a in arrays], Nobody())
     for y, expected, spec in zip(made, results_of(f, arrays), f.specs, strict=True):
         assert (y.array.shape, y.array.dtype) == (spec.shape, spec.dtype)
         np.testing.assert_allclose(y.array, expected, rtol=1e-12, atol=1e-12)
@@ -100,11 +100,11 @@ def test_branches_and_conditions_are_the_same_a_step_at_a_time() -> None:
         y = F.switch(np.int32(index), [F.sin, lambda x: x * x], x)
         (f,) = with_bodies([y])
         arrays = [np.asarray(index, np.int32), C]
-        (made,) = run_in_steps(f, [MarkedArray(a, None) for a in arrays], results_of, Nobody())
+        (made,) = run_in_steps(f, [MarkedArray(a, None) for a in arrays], Nobody())
         np.testing.assert_allclose(made.array, y.d)
     y = F.while_loop(lambda y: F.sum(y * y) < 50, lambda y: y * 1.5, x)
     (f,) = with_bodies([y])
-    (made,) = run_in_steps(f, [MarkedArray(C, None)], results_of, Nobody())
+    (made,) = run_in_steps(f, [MarkedArray(C, None)], Nobody())
     np.testing.assert_allclose(made.array, y.d)
 
 

@@ -12,7 +12,6 @@ import jax
 
 from ..graph import Function, Op, RuleCall, Variable, build_options, engine, functions_of
 from ..graph.block import has_opaque
-from ..graph.body_op import ControlOp
 from ..graph.bounded_cache import cache_about_structures
 from ..graph.function import function_hooks
 from ..graph.leaf import arrays_of
@@ -24,7 +23,6 @@ from ..graph.value import put_together
 from .compiled import bytes_of
 from .executable import Executable, Settings
 from .lower import by_itself
-from .stepwise import MarkedArray, run_in_steps
 
 if TYPE_CHECKING:
     from ..graph.placement import Mesh
@@ -129,7 +127,7 @@ def run_functions(functions: list[Function]) -> None:
         checker = None if debug is None else debug()
 
         def run(f: Function, inputs: list[Any], checker: Any = checker) -> Arrays:
-            results = _checked(f, inputs, checker)
+            results = results_of(f, inputs) if checker is None else checker.run(f, inputs)
             if checker is not None:
                 checker.finish(f.outputs)
             for y, result in zip(f.outputs, results, strict=True):
@@ -138,19 +136,6 @@ def run_functions(functions: list[Function]) -> None:
             return results
 
         run_unit(unit, _computed, run)
-
-
-def _checked(f: Function, arrays: list[Any], checker: Any) -> Arrays:
-    """The outputs of `f`, shown to the checker of debug mode, if there is one; those of a loop step by step."""
-    if checker is None:
-        return results_of(f, arrays)
-    if not isinstance(f.op, ControlOp):
-        results, within = results_of(f, arrays), ()
-    else:
-        made = run_in_steps(f, [MarkedArray(array, None) for array in arrays], results_of, checker)
-        results, within = tuple([y.array for y in made]), tuple([y.mark for y in made])
-    checker.ran(f, arrays, results, within)
-    return results
 
 
 def _computed(x: Variable) -> Any:
@@ -191,7 +176,7 @@ def interpret(
     def run(f: Function, inputs: list[Any]) -> Arrays:
         if before is not None and hooked(f):
             before(f)
-        results = _checked(f, inputs, checker)
+        results = results_of(f, inputs) if checker is None else checker.run(f, inputs)
         keep(f, results)
         if computed is not None:
             computed(f, results)
@@ -211,7 +196,7 @@ def interpret(
         if unit.call is None and unit.functions[0] in known:
             (f,) = unit.functions
             if checker is not None:
-                checker.ran(f, [value(x) for x in f.inputs], known[f], ())
+                checker.ran(f, [value(x) for x in f.inputs], known[f])
             keep(f, known[f])
         else:
             run_unit(unit, value, run)

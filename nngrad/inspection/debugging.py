@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ..execution.stepwise import location_text
 from ..graph import Function, Variable, switched
 from ..graph.arguments import check_bool
 from ..graph.function import locate
 from ..graph.options import Switched, start_with
 from ..parameter import Scope, get_current_parameter_scope, path_of_scope
 from .nan import Array, Beginning, Checker, located
+from .stepwise import location_text
 
 
 def _not_finite(values: Array) -> Array:

@@ -11,10 +11,10 @@ import numpy as np
 
 from ..autodiff.request import variables
 from ..execution.interpret import interpret, results_of
-from ..execution.stepwise import MarkedArray, Trail, location_text, run_in_steps
 from ..graph import Function, Variable, leaves_of, switched
 from ..graph.body_op import ControlOp
 from ..graph.leaf import arrays_of
+from .stepwise import MarkedArray, Trail, location_text, run_in_steps
 
 Array = np.ndarray[Any, Any]
 
@@ -66,6 +66,16 @@ class Checker:
         if kinds := self.bad(array):
             number = next(self._numbers)
             self._marks[id(x), 0] = {kind: Beginning(kind, number, x, array, (), None, ()) for kind in kinds}
+
+    def run(self, f: Function, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """The outputs of a function, checked; those of a loop are computed step by step."""
+        if not isinstance(f.op, ControlOp):
+            results, within = results_of(f, arrays), ()
+        else:
+            made = run_in_steps(f, [MarkedArray(array, None) for array in arrays], self)
+            results, within = tuple([y.array for y in made]), tuple([y.mark for y in made])
+        self.ran(f, arrays, results, within)
+        return results
 
     def ran(self, f: Function, inputs: Sequence[Any], results: Sequence[Any], within: Sequence[Any] = ()) -> None:
         """Check a function that has run; `within` is the result of `marks` for the functions in its bodies."""
@@ -280,7 +290,7 @@ def _within(begun: Beginning, f: Function) -> NanReport | None:
     """The origin within a function's bodies: the function is run again, step by step."""
     given = [MarkedArray(np.asarray(array), None) for array in begun.given]
     checker = Checker(nan=np.isnan, inf=np.isinf)
-    inner = first_of(begun.kind, [run_in_steps(f, given, results_of, checker)[begun.variable.index].mark])
+    inner = first_of(begun.kind, [run_in_steps(f, given, checker)[begun.variable.index].mark])
     return None if inner is None else _report(inner)
 
 

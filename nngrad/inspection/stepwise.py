@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
+from ..execution.interpret import results_of
 from ..graph import Function, NdArray, Spec, Variable, build_options, contained
 from ..graph.block import Block
 from ..graph.body_op import ControlOp, bodies_of
@@ -80,7 +81,6 @@ class _Stepper:
 
     Args:
         owner: The function.
-        run: Runs one function without bodies on arrays.
         watcher: The watcher.
         trail: Where the function itself runs.
         graphs: Bodies that have run, by id, with their graphs.
@@ -89,12 +89,11 @@ class _Stepper:
     def __init__(
         self,
         owner: Function,
-        run: Callable[[Function, list[Any]], Arrays],
         watcher: Watcher,
         trail: Trail,
         graphs: dict[int, tuple[Block, _BodyGraph]],
     ) -> None:
-        self._owner, self._run, self._watcher, self._trail, self._graphs = owner, run, watcher, trail, graphs
+        self._owner, self._watcher, self._trail, self._graphs = owner, watcher, trail, graphs
 
     def run(
         self, role: str, body: Block, inputs: Sequence[MarkedArray], number: int | None = None
@@ -122,13 +121,13 @@ class _Stepper:
         for hook in hooks:
             hook.forward_preprocess(f, arrays)
         if not isinstance(f.op, ControlOp):
-            results = self._run(f, list(arrays))
+            results = results_of(f, arrays)
             made: Sequence[MarkedArray] = [
                 MarkedArray(*each)
                 for each in zip(results, self._watcher.marks(f, given, results, trail), strict=True)
             ]
         else:  # recursion as deep as the user's nesting of loops
-            made = f.op.run_in_steps(f.arguments, given, _Stepper(f, self._run, self._watcher, trail, self._graphs))
+            made = f.op.run_in_steps(f.arguments, given, _Stepper(f, self._watcher, trail, self._graphs))
         for hook in hooks:
             hook.forward_postprocess(f, arrays)
         return made
@@ -150,19 +149,16 @@ class _Stepper:
         return MarkedArray(np.stack([np.asarray(x.array) for x in xs]), marks[0] if marks else None)
 
 
-def run_in_steps(
-    f: Function, inputs: Sequence[MarkedArray], run: Callable[[Function, list[Any]], Arrays], watcher: Watcher
-) -> list[MarkedArray]:
+def run_in_steps(f: Function, inputs: Sequence[MarkedArray], watcher: Watcher) -> list[MarkedArray]:
     """The outputs of a function with bodies, computed step by step.
 
     Args:
         f: The function.
         inputs: The inputs of the function.
-        run: Runs one function without bodies on arrays.
         watcher: Watches each function.
     """
     assert isinstance(f.op, ControlOp)
-    made = f.op.run_in_steps(f.arguments, inputs, _Stepper(f, run, watcher, (), {}))
+    made = f.op.run_in_steps(f.arguments, inputs, _Stepper(f, watcher, (), {}))
     device = None if f.context is None else f.context.device
     with x64_if(any([spec.needs_x64 for spec in f.specs])):
         return [MarkedArray(jax.device_put(y.array, device), y.mark) for y in made]
