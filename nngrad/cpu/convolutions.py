@@ -18,6 +18,7 @@ import numpy as np
 from jax import lax
 
 from ..functions.arithmetic import alike, floating, widened
+from ..functions.barriers import computed_once
 from ..functions.convolution import (
     convolve,
     convolve_data_grad,
@@ -30,7 +31,6 @@ from ..functions.pooling_windows import at_places, windows
 from ..functions.transposition import missing_places, transposed
 from ..graph import Op, Spec
 from ..graph.arguments import Ints, Shape, as_ints
-from ..graph.jaxpr import computed_once
 from ..graph.spec import has_name
 from .facts import first_order, last_order
 from .thresholds import MANY_GROUPS, MOST_TAPS, WIDE_GROUP, WORTH_THE_LIBRARY

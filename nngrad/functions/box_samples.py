@@ -13,8 +13,8 @@ import numpy as np
 from jax import lax
 
 from ..graph.arguments import as_float
-from ..graph.jaxpr import computed_once
 from .arithmetic import floating, widened
+from .barriers import computed_once
 
 
 def _placed(first: jax.Array, step: jax.Array, part: jax.Array) -> jax.Array:

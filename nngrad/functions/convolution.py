@@ -12,8 +12,8 @@ from jax import lax
 from ..graph import Array, Function, Variable, apply, composite, op
 from ..graph.arguments import Ints, MatmulPrecision, Shape, as_ints
 from ..graph.axes import per_axis, rows
-from ..graph.jaxpr import known_after
 from .arithmetic import add2, alike, floating
+from .barriers import known_after
 from .movement import reshape
 from .patches import im2col
 from .transposition import missing_places, transposed

@@ -25,8 +25,9 @@ from ..graph.arguments import Static
 from ..graph.axes import AxisMap, Places, row_places
 from ..graph.by_jax import along, back, transposed
 from ..graph.facts import unknown
-from ..graph.jaxpr import ONE_WAY, holds_tracers, jaxpr_for, primitives_in
+from ..graph.jaxpr import ONE_WAY, primitives_in
 from .jaxpr_structure import READS_AROUND, Positions, StepsOnlySelect, TracedFunction
+from .jaxprs import holds_tracers, jaxpr_for
 
 _COLUMNS = 128
 """The number of columns of a Jacobian that forward mode computes at a time."""

@@ -6,34 +6,24 @@ import contextlib
 import copy
 import dataclasses
 import hashlib
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextvars import ContextVar
+from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
 from jax import numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var, jaxpr_as_fun
 
 from ..graph import Spec, spec_of
 from ..graph.by_jax import along, back
-from ..graph.jaxpr import (
-    CUSTOM_RULES,
-    alone,
-    called_function,
-    count_closed_over,
-    does_much,
-    equations_in,
-    loops_select,
-    name_of,
-    parameters_of,
-    primitives_in,
-    reaching_closed_over,
-    rules_of,
-)
+from ..graph.jaxpr import CUSTOM_RULES, bodies_of, does_much, equations_in, name_of, parameters_of, primitives_in
 from ..graph.process import interrupt_safe
 from ..graph.spec import x64_if
+from .jaxpr_dependence import is_floating, loops_select
+from .jaxprs import alone, called_function, count_closed_over
 
 _SMALL = 1 << 12
 """Up to this many bytes, an array in a function's closure is compared by value instead of by identity."""
@@ -146,7 +136,7 @@ def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ())
     derivative = None
     if computed not in around and len(around) < _MOST_DERIVATIVES:  # not within its own derivative
         known = _derivatives.get({})
-        key = name_of(call), computed, around, rules_of(call, lambda value: frozen(value, False))
+        key = name_of(call), computed, around, rules_of(call)
         if key not in known:
             known[key] = _derivative_in(call, (*around, computed))
         derivative = known[key]
@@ -385,3 +375,74 @@ class TracedFunction:
 
 def _spec(v: Any) -> Spec:
     return spec_of(tuple(v.aval.shape), v.aval.dtype)
+
+
+# ---------------------------------------------------------------- the rules of custom derivatives
+
+
+def rules_of(call: Any) -> Hashable:
+    """A key for the custom rules of a call. Keys are equal if the user's functions are the same, in the same wrappers
+    of JAX. What JAX stores in these about one trace does not count."""
+    kept = {key: value for key, value in parameters_of(call).items() if key not in _NO_RULES}
+    return tuple([(key, _wrapped(value, _MOST_WRAPPERS)) for key, value in sorted(kept.items())])
+
+
+def _wrapped(value: Any, depth: int) -> Hashable:
+    if isinstance(value, Jaxpr | ClosedJaxpr):  # these may contain other rules
+        return value
+    if type(value).__name__ in _OF_TRACES:
+        return None
+    inner = _held_by_wrapper(value)
+    if inner is None or not depth:
+        return frozen(value, False)
+    return type(value).__name__, tuple([_wrapped(x, depth - 1) for x in inner])
+
+
+def _held_by_wrapper(value: Any) -> Sequence[Any] | None:
+    """The objects that a wrapper of JAX's holds; None for anything else."""
+    if hasattr(value, "transforms"):
+        return value.f, getattr(value, "params", ()), *value.transforms
+    if isinstance(value, tuple | list):
+        return value
+    if type(value).__name__ == "Unhashable":  # an argument without derivatives
+        return (value.val,)
+    if not isinstance(value, FunctionType) or not (value.__module__ or "").startswith("jax."):
+        return None
+    kept = _MEMORY if value.__name__ == "memoized" else ()
+    named = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+    with contextlib.suppress(ValueError):  # an empty cell
+        return value.__code__, *[cell.cell_contents for name, cell in named if name not in kept]
+    return None
+
+
+_NO_RULES = {"call_jaxpr", "jaxpr", "out_trees"}
+"""The parameters of a call that hold its computation, and JAX's notes on it."""
+
+_OF_TRACES, _MEMORY = {"DebugInfo", "DynamicJaxprTrace", "EqualStore", "Store"}, {"cells", "sentinel"}
+"""What JAX's wrappers store about the trace that made them: classes of objects, and variables of memoizing
+functions."""
+
+_MOST_WRAPPERS = 24
+"""How deep to look into wrappers."""
+
+
+def reaching_closed_over(jaxpr: Jaxpr) -> set[int]:
+    """The floating inputs that closed-over values of functions with `custom_vjp` depend on. Bodies are included, which
+    are nested a few levels deep at most. If a loop contains such a function, all its inputs count."""
+    found: set[Any] = set()
+    for equation in reversed(jaxpr.eqns):
+        name = name_of(equation)
+        if not found.isdisjoint(equation.outvars) and name != "stop_gradient":
+            found.update(_that_move(equation.invars))
+        if name == "custom_vjp_call":
+            found.update(_that_move(equation.invars[: count_closed_over(equation)]))
+            continue
+        for body in bodies_of(equation):
+            reached, inputs = reaching_closed_over(body), equation.invars[name == "cond" :]  # a branch's index is first
+            fits = name not in ("scan", "while") and len(inputs) == len(body.invars)
+            found.update(_that_move([inputs[i] for i in reached] if fits else inputs if reached else []))
+    return {i for i, v in enumerate((*jaxpr.constvars, *jaxpr.invars)) if v in found}
+
+
+def _that_move(variables: Sequence[Any]) -> list[Var]:
+    return [v for v in variables if isinstance(v, Var) and is_floating(v)]

@@ -27,10 +27,10 @@ from ..functions.jax_derivatives import (
     row_inputs,
 )
 from ..functions.jaxpr_structure import TracedFunction, key_of_array, structure_of
+from ..functions.jaxprs import jaxpr_for
 from ..graph import Op, Spec, Variable, apply, functions_of, path_between
 from ..graph.block import Block, bodies_in
 from ..graph.by_jax import value_of_back
-from ..graph.jaxpr import jaxpr_for
 from .pointwise import PointwiseFunction, custom_pointwise_jax_function, pointwise_jax_function
 
 _POINTWISE = (pointwise_jax_function, custom_pointwise_jax_function)

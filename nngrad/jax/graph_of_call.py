@@ -16,13 +16,13 @@ from ..derivatives import jvp
 from ..execution.passes import lowering_passes, passes
 from ..functions.jax_functions import Fixed, StaticLeaf
 from ..functions.jaxpr_structure import READS_AROUND, ByIdentity, deriving_rules_once
+from ..functions.jaxprs import holds_tracers, jaxpr_for
 from ..graph import Spec, Variable, contained, functions_of, leaves_of, path_between
 from ..graph.block import Block, bodies_in
 from ..graph.bounded_cache import BoundedCache
 from ..graph.by_jax import along
 from ..graph.capture import placeholder
 from ..graph.closing import close
-from ..graph.jaxpr import holds_tracers, jaxpr_for
 from ..graph.options import switch_to, watching_for_users_code
 from ..graph.process import named_axes
 from ..graph.spec import dtype_of, spec_of

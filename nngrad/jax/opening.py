@@ -13,10 +13,11 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from .. import functions as F
 from ..functions.jaxpr_structure import frozen
+from ..functions.jaxprs import called_function, count_closed_over
 from ..functions.key_data import is_key
 from ..graph import Variable, contained, spec_of
 from ..graph.capture import placeholder
-from ..graph.jaxpr import CALLS, CUSTOM_RULES, called_function, count_closed_over, name_of
+from ..graph.jaxpr import CALLS, CUSTOM_RULES, name_of
 from ..graph.options import switch_to
 from .calls import graph_called
 from .evaluating import closure_of, evaluated_now, may_run_now, require_compiled

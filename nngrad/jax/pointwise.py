@@ -25,10 +25,11 @@ from jax.extend.core import ClosedJaxpr
 from backward_registry import Rule, registry
 
 from ..functions.jaxpr_structure import TracedFunction, is_told_what_moves
+from ..functions.jaxprs import alone, jaxpr_for
 from ..graph import Array, Function, Op, Variable, apply, functions_of
 from ..graph.arguments import Static
 from ..graph.by_jax import along
-from ..graph.jaxpr import CUSTOM_RULES, alone, jaxpr_for, name_of
+from ..graph.jaxpr import CUSTOM_RULES, name_of
 from .values import ComplexPair
 
 

@@ -20,8 +20,9 @@ from jax.scipy import special
 from .. import functions as F
 from ..functions.complex_matrices import complex_inv, complex_slogdet
 from ..functions.jaxpr_structure import structure_of, structure_of_called, structure_of_rules
+from ..functions.jaxprs import called_function
 from ..graph import Variable
-from ..graph.jaxpr import CUSTOM_RULES, called_function, name_of, primitives_in
+from ..graph.jaxpr import CUSTOM_RULES, name_of, primitives_in
 from ..graph.process import interrupt_safe
 from ..graph.spec import x64_if
 from .primitives.registry import both_parts, scalar, variable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -31,7 +31,6 @@ from ...graph.body_op import (
     in_place_of,
 )
 from ...graph.closing import close, derived_once
-from ...graph.jaxpr import in_segments
 from ..operands import Operand, size_of
 from ..shaping import swapaxes
 from . import fusion, segments
@@ -318,6 +317,35 @@ def scan_of_body(
 
     last, (stacks, starts) = in_segments(stretch, tuple(first), tuple(scanned), length, segments[0], reverse)
     return (*last, *stacks, *starts)
+
+
+def in_segments(
+    stretch: Callable[[Any, tuple[Any, ...], int], tuple[Any, Any]], first: Any, scanned: tuple[Any, ...], length: int,
+    size: int, reverse: bool,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Scan over segments of `size` steps, then over the remaining steps.
+
+    Args:
+        stretch: Runs a number of steps: takes a carry, slices and the number, and returns the last carry and stacks
+            with a row per step.
+        first: The first carry.
+        scanned: Arrays to slice along their first axes.
+        length: The number of steps, at least `size`.
+        size: The number of steps in a segment.
+        reverse: Whether the steps go from the last slice to the first.
+
+    Returns:
+        The last carry, and the stacks.
+    """
+    count, rest = divmod(length, size)
+    whole, after = (slice(rest, None), slice(rest)) if reverse else (slice(length - rest), slice(length - rest, None))
+    cut = tuple([lax.reshape(x[whole] if rest else x, (count, size, *x.shape[1:])) for x in scanned])
+    last, stacks = lax.scan(lambda carry, xs: stretch(carry, xs, size), first, cut, length=count, reverse=reverse)
+    stacks = jax.tree.map(lambda y: lax.reshape(y, (y.shape[0] * y.shape[1], *y.shape[2:])), stacks)
+    if rest:
+        last, more = stretch(last, tuple([x[after] for x in scanned]), rest)
+        stacks = jax.tree.map(lambda y, z: lax.concatenate((z, y) if reverse else (y, z), 0), stacks, more)
+    return last, stacks
 
 
 def looped(

@@ -15,9 +15,10 @@ from ...graph.arguments import Static
 from ...graph.block import Block
 from ...graph.body_op import ControlOp, Followed, Given, Gradients, Numbers, Results, Steps, Walk, Within
 from ...graph.closing import close, derived_once
-from ...graph.jaxpr import jaxpr_for, loops_select
 from ..array import cast
 from ..indexing import where
+from ..jaxpr_dependence import loops_select
+from ..jaxprs import jaxpr_for
 from ..operands import Operand, size_of
 from ..reduction import sum as total
 from .carries import Carried, followed_through, kinds_of

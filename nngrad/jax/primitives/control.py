@@ -14,9 +14,10 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from ... import functions as F
 from ...functions.array import in_dtype
 from ...functions.checkpoints import applied_checkpoint
+from ...functions.jaxprs import counts_of_scan
 from ...functions.key_data import is_key
 from ...graph import NdArray, Variable
-from ...graph.jaxpr import CALLS, CUSTOM_RULES, bodies_of, counts_of_scan, equations_in, name_of, parameters_of
+from ...graph.jaxpr import CALLS, CUSTOM_RULES, bodies_of, equations_in, name_of, parameters_of
 from ...graph.variable import leaf_of
 from ..values import ComplexPair, Delayed, Keys, KnownArray, Value, implementation_of, is_complex, is_held, known, read
 from .registry import CONTROL, JaxprEquation, controls, require
