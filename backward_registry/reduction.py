@@ -6,10 +6,10 @@ import jax.numpy as jnp
 
 import nngrad.functions as F
 from nngrad.functions.array import filled_like, in_dtype, zeros_like
+from nngrad.functions.axes import axes_of
 from nngrad.functions.moments import accurate
 from nngrad.functions.reduction import reduced_count
 from nngrad.graph import Function, Variable
-from nngrad.graph.axes import axes_of
 
 from .rules import backward, non_differentiable
 

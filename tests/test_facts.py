@@ -20,9 +20,9 @@ from backward_registry import backward
 from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.autodiff.walk import Grad
 from nngrad.cpu.facts import CHANNELS_LAST
+from nngrad.functions.axes import contracts, inserts, mixes, reduces, rows, rowwise
 from nngrad.graph import Op, Variable, op
 from nngrad.graph.arguments import Axes, Scalar, Static
-from nngrad.graph.axes import contracts, inserts, mixes, reduces, rows, rowwise
 from nngrad.graph.facts import Facts
 
 from .facts import Case, check_diagonal, checks, near, shown, shows

@@ -20,11 +20,12 @@ from jax.extend.core import ClosedJaxpr
 
 from backward_registry import MissingRule, Rule, registry
 
+from ..functions.axes import row_places
 from ..functions.jaxpr_structure import ByIdentity, array_value, is_opaque, structure_of
 from ..functions.jaxprs import jaxpr_for
 from ..graph import Function, Op, Spec, Variable, apply, spec_of
 from ..graph.arguments import Static, key_of
-from ..graph.axes import AxisMap, row_places
+from ..graph.axes import AxisMap
 from ..graph.facts import unknown
 from ..graph.jaxpr import does_much
 from ..graph.leaf import as_variables, marked_if_wide

@@ -11,9 +11,10 @@ from jax import lax
 
 from ..graph import Array, AsFloats, Function, Variable, WithAxis, composite, op
 from ..graph.arguments import Ignored, Scalar
-from ..graph.axes import AxisMap, Places, axis_of, mixes
+from ..graph.axes import AxisMap, Places
 from . import movement
 from .arithmetic import alike, broadcast_pair, broadcast_scalar, computed_as, floating, mul_scalar, of_floats, widened
+from .axes import axis_of, mixes
 from .axis_maps import base_axis_leading
 
 GELU_SCALE = math.sqrt(2 / math.pi)

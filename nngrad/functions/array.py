@@ -13,11 +13,11 @@ from jax import lax
 
 from ..graph import AnyArray, Array, Variable, composite, op
 from ..graph.arguments import DTypeName, Scalar, Shape, Size
-from ..graph.axes import rowwise
 from ..graph.engine import engine, provide
 from ..graph.leaf import refuse_too_many
 from ..graph.spec import FLOAT32
 from . import axis_maps
+from .axes import rowwise
 from .factors import check_square
 from .movement import broadcast, reshape
 

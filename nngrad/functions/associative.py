@@ -8,10 +8,10 @@ from typing import TypeVar
 import jax
 
 from ..graph import Variable, as_variable
-from ..graph.axes import axis_of
 from ..graph.leaf import common_floating
 from ..graph.signatures import explained_by_name
 from . import movement
+from .axes import axis_of
 
 T = TypeVar("T")
 

@@ -16,9 +16,10 @@ from jax import lax
 
 from ..graph import Array, Function, Variable, as_variable, composite, op
 from ..graph.arguments import Axes, Ignored, Ints, Probability, Shape, Static, as_ints
-from ..graph.axes import AxisMap, Places, axes_of
+from ..graph.axes import AxisMap, Places
 from . import array, comparison, control, elementwise, movement, reduction
 from .arithmetic import minimum_scalar
+from .axes import axes_of
 from .indexing import where
 from .stochastic import bernoulli, by_position, key_leaf, subkey, typed_key, uniform
 

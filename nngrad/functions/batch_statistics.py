@@ -10,8 +10,8 @@ from typing import Annotated
 
 from ..graph import Array, Floats, Variable, composite
 from ..graph.arguments import Axes, Ignored, NotNegative, Static, one_of
-from ..graph.axes import axes_of, axis_of
 from . import activation, array, collectives, control, movement, reduction
+from .axes import axes_of, axis_of
 from .moments import Normalised, Sizes, accurate, fitted, kept_shape, moments, shifted, standardized
 
 

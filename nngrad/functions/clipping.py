@@ -7,8 +7,9 @@ import jax.numpy as jnp
 
 from ..graph import AnyShape, Array, Floats, Function, Variable, composite, op
 from ..graph.arguments import Axes, Positive
-from ..graph.axes import AxisMap, Places, axes_of, mixes
+from ..graph.axes import AxisMap, Places
 from .arithmetic import broadcast_shape, maximum2, minimum2
+from .axes import axes_of, mixes
 from .axis_maps import base_axis_leading
 from .indexing import batch_of_samples
 from .reduction import norm

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, op
-from ..graph.axes import rowwise
 from ..graph.facts import unknown
+from .axes import rowwise
 from .factors import nan_of_matrix
 
 

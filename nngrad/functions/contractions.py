@@ -13,8 +13,9 @@ from jax import lax
 
 from ..graph import AnyShape, Array, Composite, Function, Variable, apply, composite, op
 from ..graph.arguments import MatmulPrecision, Static, as_ints
-from ..graph.axes import Indices, axis_of, contracts
+from ..graph.axes import Indices
 from ..graph.signatures import Completed
+from .axes import axis_of, contracts
 from .linear import batch_matmul
 from .movement import reshape
 

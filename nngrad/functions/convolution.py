@@ -11,8 +11,8 @@ from jax import lax
 
 from ..graph import Array, Function, Variable, apply, composite, op
 from ..graph.arguments import Ints, MatmulPrecision, Shape, as_ints
-from ..graph.axes import per_axis, rows
 from .arithmetic import add2, alike, floating
+from .axes import per_axis, rows
 from .barriers import known_after
 from .movement import reshape
 from .patches import im2col

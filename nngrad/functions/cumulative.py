@@ -8,8 +8,8 @@ import jax
 from jax import lax
 
 from ..graph import Array, WithAxis, op
-from ..graph.axes import axis_of, mixes
 from .arithmetic import widened
+from .axes import axis_of, mixes
 from .reduction import whole
 
 

@@ -16,9 +16,9 @@ from jax.scipy.linalg import expm
 
 from ..graph import Array, Function, Variable, composite, op
 from ..graph.arguments import NotNegative
-from ..graph.axes import rowwise
 from .arithmetic import alike, floating, widened
 from .array import cast, eye, one_hot, trilu
+from .axes import rowwise
 from .factors import check_square, lu_decomposition, tall_qr
 from .linear import batch_matmul, square_matrices
 from .moments import accurate

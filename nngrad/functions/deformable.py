@@ -12,9 +12,10 @@ from jax import lax
 
 from ..graph import Array, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape
-from ..graph.axes import AxisMap, row_places
+from ..graph.axes import AxisMap
 from . import control, elementwise, linear, slicing
 from .array import cast
+from .axes import row_places
 from .convolution import finished, steps_of, with_one_batch_axis
 from .moments import accurate
 from .movement import reshape, transpose

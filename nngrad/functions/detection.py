@@ -11,9 +11,9 @@ from jax import lax
 
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import Size, one_of
-from ..graph.axes import rows_of
 from .arithmetic import floating, mul2, widened
 from .array import zeros_like
+from .axes import rows_of
 from .indexing import where
 from .movement import concatenate
 from .sets import known_values

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, Function, op
-from ..graph.axes import AxisMap, Places, rowwise
+from ..graph.axes import AxisMap, Places
 from .arithmetic import widened
+from .axes import rowwise
 
 _MATRICES = rowwise("(m,n)->(m,n)")
 

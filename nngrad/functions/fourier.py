@@ -15,10 +15,10 @@ from jax import lax
 
 from ..graph import Array, Function, Variable, as_variable, composite, op
 from ..graph.arguments import AtLeastOne, Shape, Static, as_float, between, checked_choice, coerced
-from ..graph.axes import rowwise
 from ..graph.leaf import refuse_too_many
 from . import movement, slicing
 from .arithmetic import alike, floating
+from .axes import rowwise
 from .shaping import swapaxes
 from .transposition import transposed
 

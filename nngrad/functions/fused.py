@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Ints, Static
-from ..graph.axes import axis_of, per_axis
 from . import activation
+from .axes import axis_of, per_axis
 from .batch_statistics import batch_normalization
 from .convolution import convolution
 from .movement import pad as padded

@@ -11,10 +11,11 @@ from jax import lax
 
 from ..graph import AnyShape, Array, Function, Variable, WithAxis, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Target, as_ints
-from ..graph.axes import AxisMap, Places, axis_of, mixes
+from ..graph.axes import AxisMap, Places
 from ..graph.leaf import common_floating
 from . import array, control, elementwise, movement, slicing
 from .arithmetic import alike
+from .axes import axis_of, mixes
 from .comparison import holds
 from .conditions import common_shape, condition_axes
 from .reduction import values_or_indices

@@ -22,10 +22,11 @@ import jax.numpy as jnp
 
 from ..graph import Array, Function, Op, Spec, Variable
 from ..graph.arguments import Static
-from ..graph.axes import AxisMap, Places, row_places
+from ..graph.axes import AxisMap, Places
 from ..graph.by_jax import along, back, transposed
 from ..graph.facts import unknown
 from ..graph.jaxpr import ONE_WAY, primitives_in
+from .axes import row_places
 from .jaxpr_structure import READS_AROUND, Positions, StepsOnlySelect, TracedFunction
 from .jaxprs import holds_tracers, jaxpr_for
 

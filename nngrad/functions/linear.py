@@ -13,9 +13,10 @@ from jax import lax
 
 from ..graph import Array, Function, NdArray, Variable, apply, composite, op
 from ..graph.arguments import MatmulPrecision, Shape, Target, as_shape
-from ..graph.axes import AxisMap, Indices, Places, axis_of, contracts, rowwise
+from ..graph.axes import AxisMap, Indices, Places
 from ..graph.facts import unknown
 from .arithmetic import add2, alike, floating, is_floating, mul2, widened
+from .axes import axis_of, contracts, rowwise
 from .factors import check_square, nan_of_matrix
 from .movement import reshape, split, stack, transpose
 

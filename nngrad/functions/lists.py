@@ -9,9 +9,9 @@ import numpy as np
 
 from ..graph import Variable
 from ..graph.arguments import Ints, as_int, as_ints
-from ..graph.axes import axis_of
 from ..graph.leaf import as_variables
 from ..graph.signatures import explained_by_name
+from .axes import axis_of
 from .movement import broadcast, concatenate, pad, reshape, stack, transpose
 
 

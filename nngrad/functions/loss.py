@@ -11,11 +11,11 @@ from jax import lax
 
 from ..graph import Array, AsFloats, Variable, composite, op
 from ..graph.arguments import DTypeName, NotNegativeScalar, PositiveScalar
-from ..graph.axes import axis_of, mixes
 from ..graph.spec import FLOAT32
 from . import array, elementwise, movement, reduction
 from .activation import relu
 from .arithmetic import floating, floating_pair, is_floating, maximum2, minimum2, widened
+from .axes import axis_of, mixes
 from .moments import accurate
 
 # ---------------------------------------------------------------- classes

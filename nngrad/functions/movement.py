@@ -12,20 +12,10 @@ from jax import lax
 
 from ..graph import AnyArray, AnyShape, Array, Variable, WithAxis, composite, op
 from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, as_ints, one_of
-from ..graph.axes import (
-    axes_of,
-    axis_of,
-    entries,
-    inserts,
-    layers,
-    mixes,
-    reduces,
-    rowwise,
-    stretches,
-)
 from ..graph.spec import surely
 from . import axis_maps, reduction
 from .arithmetic import alike
+from .axes import axes_of, axis_of, entries, inserts, layers, mixes, reduces, rowwise, stretches
 from .transposition import transposed
 
 # ---------------------------------------------------------------- shape

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 
 from ..graph import Array, Variable, composite
 from ..graph.arguments import PositiveScalar, as_bool, as_float
-from ..graph.axes import axis_of
 from ..graph.leaf import as_variables
 from ..graph.signatures import explained_by_name
 from ..graph.spec import FLOAT32
 from .activation import softmax
 from .array import cast, in_dtype
+from .axes import axis_of
 from .elementwise import exp, log
 from .indexing import where
 from .linear import affine, batch_matmul

@@ -10,10 +10,10 @@ from typing import Any
 
 from ..graph import Array, Floats, Variable, composite
 from ..graph.arguments import AtLeastOne, Axes, NotNegative, Positive, as_axes, coerced
-from ..graph.axes import axes_of
 from ..graph.leaf import as_variables
 from ..graph.signatures import explained_by_name
 from . import arithmetic, array, control, linear, movement, reduction
+from .axes import axes_of
 from .moments import Normalised, Sizes, accurate, fitted, kept_shape, moments, shifted, standardized
 
 

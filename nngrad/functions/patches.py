@@ -11,9 +11,9 @@ from jax import lax
 
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import AtLeastOne, Ints, Shape, one_of
-from ..graph.axes import per_axis, rows
 from . import comparison, indexing, movement, reduction
 from .array import arange, zeros_like
+from .axes import per_axis, rows
 from .pooling import average_pooling, max_pooling
 from .transposition import transposed
 

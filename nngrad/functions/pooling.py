@@ -17,10 +17,10 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Variable, composite, op
 from ..graph.arguments import Ints, Shape
-from ..graph.axes import rowwise
 from ..graph.thresholds import MOST_SLICES
 from . import reduction
 from .arithmetic import floating, is_floating
+from .axes import rowwise
 from .pooling_windows import (
     WindowAxis,
     at_places,

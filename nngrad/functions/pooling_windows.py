@@ -12,8 +12,8 @@ import numpy as np
 from jax import lax
 
 from ..graph.arguments import Ints, as_ints
-from ..graph.axes import per_axis
 from ..graph.thresholds import MOST_SLICES
+from .axes import per_axis
 
 
 class WindowAxis(NamedTuple):

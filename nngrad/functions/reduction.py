@@ -12,9 +12,9 @@ from jax import lax
 
 from ..graph import AnyArray, AnyShape, Array, Op, Spec, Variable, composite, op
 from ..graph.arguments import Axes, one_of
-from ..graph.axes import axes_of, reduces
 from ..graph.value import made_together
 from .arithmetic import floating, widened
+from .axes import axes_of, reduces
 
 
 def total(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:

@@ -12,8 +12,9 @@ from jax import lax
 
 from ..graph import Array, Function, Variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, as_ints
-from ..graph.axes import AxisMap, Places, per_axis, row_places
+from ..graph.axes import AxisMap, Places
 from .arithmetic import alike, floating, widened
+from .axes import per_axis, row_places
 from .box_samples import Bins, over_samples
 from .movement import pad, transpose
 from .pooling import sum_pooling

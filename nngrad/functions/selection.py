@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..graph import Array, Variable, WithAxis, composite
-from ..graph.axes import axis_of
+from .axes import axis_of
 from .indexing import argsort, gather
 from .movement import transpose
 

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, Function, op
-from ..graph.axes import rows_of
 from .arithmetic import alike, floating
+from .axes import rows_of
 
 
 def _sizes(x: Any, y: tuple[int, ...], v: Any, h: Any) -> None:

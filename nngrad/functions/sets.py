@@ -17,10 +17,11 @@ from jax import lax
 
 from ..graph import AnyArray, AnyShape, Array, Variable, as_variable, composite, op
 from ..graph.arguments import Scalar, Size
-from ..graph.axes import AxisMap, axis_of
+from ..graph.axes import AxisMap
 from . import array, control, movement, slicing
 from .arithmetic import alike, maximum2
 from .associative import associative_scan
+from .axes import axis_of
 from .comparison import equal, holds, not_equal
 from .indexing import argsort, gather, where
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from ..graph import AnyArray, Array, Variable, composite
 from ..graph.arguments import AtLeastOne, Axes, Ints, as_ints, one_of
-from ..graph.axes import axes_of, axis_of
+from .axes import axes_of, axis_of
 from .movement import broadcast, concatenate, flip, pad, reshape, transpose
 from .slicing import take_slices
 

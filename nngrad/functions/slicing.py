@@ -13,9 +13,9 @@ from jax import lax
 
 from ..graph import AnyArray, Array, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, as_ints
-from ..graph.axes import told_by_key
 from . import axis_maps
 from .array import cast, whole_indices
+from .axes import told_by_key
 from .index_keys import Entry, resolve, window
 from .movement import broadcast, stack
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ..graph import Array, Function, op
 from ..graph.arguments import DTypeName, Shape
-from ..graph.axes import rowwise
+from .axes import rowwise
 
 
 def _factor_cost(f: Function) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..graph import Array, Variable, WithAxis, composite
-from ..graph.axes import axis_of
 from .activation import sigmoid, tanh
+from .axes import axis_of
 from .movement import concatenate, reshape, split
 from .reduction import max as maximum
 

@@ -20,10 +20,10 @@ from jax import lax
 
 from ..graph import Array, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, as_ints, one_of
-from ..graph.axes import rows_of
 from ..graph.leaf import refuse_too_many
 from .arithmetic import add2, floating, mul2, r_sub_scalar
 from .array import cast, constant
+from .axes import rows_of
 from .contractions import contraction
 from .movement import concatenate, reshape, transpose
 from .slicing import take_slices

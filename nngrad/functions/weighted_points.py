@@ -14,8 +14,8 @@ from jax import lax
 
 from ..graph import Array, Function, op
 from ..graph.arguments import Shape
-from ..graph.axes import rows_of
 from .arithmetic import alike, floating, widened
+from .axes import rows_of
 
 
 def _cost(f: Function) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..graph import AnyShape, Array, Variable, composite
 from ..graph.arguments import Axes, as_axes
-from ..graph.axes import axes_of, axis_of
 from ..graph.leaf import as_variables
 from ..graph.signatures import explained_by_name
 from .arithmetic import broadcast_shape
+from .axes import axes_of, axis_of
 from .movement import reshape
 from .reduction import mean, sum
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import nngrad.functions as F
 
+from ..functions.axes import axes_of
 from ..graph import Op, Variable
-from ..graph.axes import axes_of
 from . import products, sums  # noqa: F401 - their rules come first in the list
 from .builder import Arguments, HashConsTable, Inputs, Number, rule
 from .numbers import ZEROS, as_multiple, collectable, emitted_constant, is_zero, movable, multiple, number_of, simplest

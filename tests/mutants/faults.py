@@ -213,7 +213,7 @@ def facts(file: File) -> Iterator[tuple[tuple[str, ...], Edit]]:
             if file.text(call.func) == "backward":
                 for keyword in call.keywords:
                     yield (node.name,), ("exact", keyword, "exact=True")
-    if file.name.endswith(("graph/axes.py", "axis_maps.py")):
+    if file.name.endswith(("axes.py", "axis_maps.py")):
         yield from numbering(file)
 
 

@@ -9,10 +9,11 @@ import jax
 
 from ...graph import Function, Spec, Variable, apply, spec_of
 from ...graph.arguments import Static
-from ...graph.axes import AxisMap, Places, row_places
+from ...graph.axes import AxisMap, Places
 from ...graph.block import Block
 from ...graph.body_op import BodyOp, Gradients, Numbers
 from ...graph.process import Processes, group_of, groups_of
+from ..axes import row_places
 from ..inlining import inlined
 from ..operands import Operand
 from .carries import kinds_of

@@ -18,8 +18,8 @@ from backward_registry.incomplete import gamma_by_shape
 
 from ... import functions as F
 from ...functions.array import in_dtype
+from ...functions.axes import axes_of
 from ...graph import Variable
-from ...graph.axes import axes_of
 from ..values import KnownArray
 from .registry import POINTWISE, JaxprEquation, opens, require, require_floating, scalar, variable
 
