@@ -13,6 +13,7 @@ from nngrad.execution import compiling, partitions
 from nngrad.execution.lower import linearize
 from nngrad.execution.partitions import cut, equal_parts
 from nngrad.execution.passes import prepared
+from nngrad.graph.bounded_cache import BoundedCache
 from tests.costs import compilations
 
 V = nn.Variable
@@ -21,7 +22,7 @@ V = nn.Variable
 @pytest.fixture(autouse=True)
 def none_called(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No executables are kept, and no program was called before."""
-    monkeypatch.setattr(compiling, "_called", set())
+    monkeypatch.setattr(compiling, "_called", BoundedCache(100))
     nn.executables.clear()
     yield
     nn.executables.clear()

@@ -73,7 +73,7 @@ def executable_of(program: Program, at_its_best: bool = False) -> Callable[..., 
     """The executable of a program, from arrays of the leaves to arrays of the results. With `at_its_best` its first
     call runs the optimised tier too."""
     check_process()
-    if at_its_best:
+    if at_its_best and has_two_tiers(program):
         note_call(hoisted_of(program).program)
     table = _part_for(program)
     executable: Callable[..., tuple[Any, ...]] | None = table.find(program)

@@ -24,6 +24,7 @@ import jax
 
 from ..graph import Op
 from ..graph.block import Block, bodies_in
+from ..graph.bounded_cache import BoundedCache
 from ..graph.messages import SourceLocation, users_location, warn_user
 from ..graph.spec import Spec
 from ..graph.thresholds import LARGE
@@ -74,23 +75,25 @@ def has_two_tiers(program: Program) -> bool:
     return len(program.block.steps) >= LARGE and not program.block.opaque
 
 
-_called: set[int] = set()
-"""Hashes of the programs that were called in this process. They are never dropped: a program that returns after its
-executable is gone runs the optimised tier, so results do not depend on what the cache holds."""
+_called = BoundedCache(sys.maxsize)
+"""The programs that were called in this process. They are never dropped: one that returns after its executable is gone
+runs the optimised tier, so results do not depend on what the cache holds. Those with ops of a user's class go with it.
+"""
+
+
+def _called_for(program: Program) -> BoundedCache:
+    return _called.part([op for op, _, _ in program.block.steps])
 
 
 def was_called(program: Program) -> bool:
-    """Whether a program was called in this process."""
-    return hash(program) in _called
+    """Whether a program of two tiers was called in this process."""
+    return _called_for(program).find(program) is not None
 
 
 def note_call(program: Program) -> bool:
-    """Note a call of a program; returns whether it is the first in this process."""
-    structure = hash(program)
-    with _lock:
-        is_first = structure not in _called
-        _called.add(structure)
-    return is_first
+    """Note a call of a program of two tiers; returns whether it is the first in this process."""
+    call = object()
+    return _called_for(program).keep(program, call) is call
 
 
 # ---------------------------------------------------------------- time spent, and a progress line
@@ -220,7 +223,8 @@ _ADVICE = {
     "a dtype": "use arrays of one dtype",
     "a Python constant": "make it a Variable, which is no part of the structure, or use few different values",
     "a function object": "define the function once, outside the loop",
-    "the number of functions": "build loops of few different lengths, such as multiples of 16",
+    "the number of functions": "build loops of few different lengths, such as multiples of 16; to read many states of "
+    "one graph, call nn.forward_all of them first",
 }
 
 

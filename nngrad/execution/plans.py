@@ -1,15 +1,10 @@
-"""Plans: how to run the graph above some Variables, and on which arrays. It runs as one executable, or, to read many
-values of a deep graph, section by section, from one thin cut to the next. The last section may be what takes a result
-apart.
-
-The cuts are determined by the graph above a value alone; values at cuts are cached, which changes no bits.
-"""
+"""Plans: how to run the graph above some Variables, and on which arrays."""
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -20,7 +15,7 @@ from ..graph.body_op import ControlOp
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.process import check_process, groups_of, several_processes
-from ..graph.thresholds import DEEP, MOST_BYTES_PASSING, MOST_PASSING, SMALL_RESULT, STRIDE
+from ..graph.thresholds import MOST_BYTES_KEPT, SMALL_RESULT
 from ..graph.value import Deferred, OutputGroup, hold_together
 from .compiled import executable_of
 from .interpret import any_watched
@@ -52,10 +47,12 @@ class RunPlan:
 
     __slots__ = (
         "exchanged", "executable", "functions", "fused", "group", "kept", "leaf_ids", "leaves", "members", "program",
-        "updated",
+        "results", "updated",
     )  # fmt: skip
 
     def __init__(self, outputs: Sequence[Variable]) -> None:
+        self.results = tuple([y.index for y in outputs])
+        """The indices of the outputs, if they are results of one function."""
         roots, functions = {y.parent for y in outputs}, functions_of(outputs)
         self.functions = [f for f in functions if f not in roots]
         living = [(f, y) for f in functions for ref in f._outputs if (y := ref()) is not None]
@@ -163,13 +160,16 @@ class DeferredRun:
 
 
 def plan_of(outputs: Sequence[Variable]) -> RunPlan:
-    """The plan to compute `outputs`; a single function's single output has its plan kept on the function."""
+    """The plan to compute `outputs`; that of the results of a single function is kept on it."""
     f = outputs[0].parent
-    if len(outputs) != 1 or f is None or len(f.specs) != 1:
+    if f is None or any([y.parent is not f for y in outputs]):
         return RunPlan(outputs)
     plan: RunPlan | None = f.plan
-    running = build_options().running
-    if plan is None or plan.program.mesh != running.mesh or plan.program.without != running.without_passes:
+    running, results = build_options().running, tuple([y.index for y in outputs])
+    if (
+        plan is None or plan.results != results
+        or plan.program.mesh != running.mesh or plan.program.without != running.without_passes
+    ):
         plan = f.plan = RunPlan(outputs)
     return plan
 
@@ -202,112 +202,10 @@ def reference_to(array: Any) -> Callable[[], Any]:
     return weakref.ref(array)
 
 
-class Section:
-    """The functions between two cuts, as an executable from the values at the first cut, and leaves, to those at the
-    second."""
-
-    __slots__ = ("executable", "leaves", "nbytes", "numbers", "own", "root")
-
-    def __init__(
-        self, outputs: list[Variable], given: list[Variable], functions: list[Function], device: jax.Device | None,
-        before: list[Variable],
-    ) -> None:
-        linear = linearize(outputs, first=given, device=device, effects=False, functions=functions)
-        self.executable = executable_of(linear.program)
-        self.numbers = numbers_of(outputs)
-        self.nbytes = sum([x.spec.nbytes for x in outputs])
-        self.root = weakref.ref(outputs[0].parent)
-        self.own = [id(x) for x in linear.leaves[len(given) :]]
-        """The ids of its leaves."""
-        self.leaves = list({id(x): x for x in (*before, *linear.leaves[len(given) :])}.values())
-        """All leaves that its results depend on."""
+# ---------------------------------------------------------------- results of functions of which others are parts
 
 
-class Sections(NamedTuple):
-    """The sections that compute a value, lowest first. It does not refer to anything that depends on the value."""
-
-    parts: list[Section]
-    last: Section | int
-    """The last section, or which result of the one before it is the value."""
-    settings: tuple[Any, ...]
-
-    @property
-    def leaves(self) -> list[Variable]:
-        """The leaves that the value depends on."""
-        return (self.parts[-1] if isinstance(self.last, int) else self.last).leaves
-
-    def run(self, arrays: Sequence[Any]) -> Any:
-        """Compute the value for these arrays of the leaves."""
-        by_leaf = dict(zip(map(id, self.leaves), arrays, strict=True))
-        given: Sequence[Any] = ()
-        start = len(self.parts)
-        while start:
-            found = _remembered(self.parts[start - 1], by_leaf, self.settings)
-            if found is not None:
-                given = found
-                break
-            start -= 1
-        for part in self.parts[start:]:
-            given = part.executable(*given, *[by_leaf[i] for i in part.own])
-            _remember(part, by_leaf, self.settings, given)
-        if isinstance(self.last, int):
-            return given[self.last]
-        return self.last.executable(*given, *[by_leaf[i] for i in self.last.own])[0]
-
-
-_sections: weakref.WeakKeyDictionary[Function, dict[int, Sections | None]] = weakref.WeakKeyDictionary()
-"""The sections of functions' outputs, by index; None for an output computed by one executable."""
-
-
-def sections_of(variable: Variable, device: jax.Device | None) -> Sections | None:
-    """The sections of a Variable; None if the graph above it is not cut."""
-    f = variable.parent
-    assert f is not None
-    settings = device, build_options().running.mesh, build_options().running.without_passes
-    known = _sections.setdefault(f, {})
-    found = known.get(variable.index)
-    if variable.index not in known or (found is not None and found.settings != settings):
-        found = known[variable.index] = _cut(variable, device, settings)
-    return found
-
-
-def forget_cuts(functions: Sequence[Function]) -> None:
-    """Forget the sections of functions' outputs, and the cached values at their cuts."""
-    for f in functions:
-        _sections.pop(f, None)
-        _passed.pop(f, None)
-
-
-def _cut(variable: Variable, device: jax.Device | None, settings: tuple[Any, ...]) -> Sections | None:
-    assert variable.parent is not None
-    source = _source_of(variable)
-    whole = source or [variable]
-    root = whole[0].parent
-    assert root is not None
-    cuts = cuts_of(functions_of(whole)) if root.rank >= DEEP else []
-    if not cuts and not source:
-        return None
-    parts: list[Section] = []
-    given: list[Variable] = []
-    leaves: list[Variable] = []
-
-    def add(outputs: list[Variable], low: int, high: int) -> None:
-        nonlocal given, leaves
-        functions = [f for f in functions_of(outputs) if low <= f.rank < high]
-        parts.append(Section(outputs, given, functions, device, leaves))
-        given, leaves = outputs, parts[-1].leaves
-
-    ranks = [0, *[rank for rank, _ in cuts], root.rank + 1]
-    for (low, high), outputs in zip(pairwise(ranks), [*[passing for _, passing in cuts], whole], strict=True):
-        add(outputs, low, high)
-    if source and variable.parent is root:
-        return Sections(parts, variable.index, settings)
-    if source:
-        add([variable], root.rank + 1, variable.parent.rank + 1)
-    return Sections(parts[:-1], parts[-1], settings)
-
-
-def _source_of(variable: Variable) -> list[Variable]:
+def source_of(variable: Variable) -> list[Variable]:
     """The results of a function, if `variable` is one of several or a part of one that takes much to compute, so that
     whoever reads all of them or all parts computes them once. Empty if there are none, or they are too large to keep.
     """
@@ -322,71 +220,35 @@ def _source_of(variable: Variable) -> list[Variable]:
     own = f.op.results_for_users(f.arguments) if isinstance(f.op, ControlOp) else None
     specs = f.specs[:own]
     is_wanted = x.index < len(specs) and (len(specs) > 1 or (is_part and any([g.heavy for g in functions_of([x])])))
-    return list(f.outputs[:own]) if is_wanted and sum([s.nbytes for s in specs]) <= MOST_BYTES_PASSING else []
+    return list(f.outputs[:own]) if is_wanted and sum([s.nbytes for s in specs]) <= MOST_BYTES_KEPT else []
 
 
-def cuts_of(functions: Sequence[Function]) -> list[tuple[int, list[Variable]]]:
-    """The cuts of a graph, given as functions by ascending rank, its root last: the rank at which each section but the
-    first begins, and the Variables that pass there.
+class SourceResults(NamedTuple):
+    """The results of a function that was read for one of them, or for a part."""
 
-    Starting at the last possible boundary, the next is always the last earlier one whose number ends in more binary
-    zeros. So the values at a boundary are computed in the same way whatever is read, and there are few sections.
-    """
-    passing: dict[int, tuple[Variable, int, int]] = {}
-    for f in functions:
-        stride = f.rank // STRIDE
-        for x in f.inputs:
-            if x.parent is not None and x.parent.rank // STRIDE != stride:
-                passing[id(x)] = x, x.parent.rank // STRIDE, stride  # ranks rise, so the last reader remains
-    widths = [0] * (functions[-1].rank // STRIDE + 2)
-    for _, begins, ends in passing.values():
-        widths[begins + 1] += 1
-        widths[ends + 1] -= 1
-    found: list[tuple[int, list[Variable]]] = []
-    width, may_be = 0, []
-    for i, more in enumerate(widths[:-1]):
-        width += more
-        if i and width <= MOST_PASSING:
-            may_be.append(i)
-    zeros = 0
-    for i in reversed(may_be):
-        if i & -i > zeros:
-            zeros = i & -i
-            there = [x for x, begins, ends in passing.values() if begins < i <= ends]
-            found.append((i * STRIDE, sorted(there, key=lambda x: (x.rank, x.parent.serial, x.index))))  # type: ignore[union-attr]
-    return found[::-1]
-
-
-# ---------------------------------------------------------------- cached values at cuts
-
-
-class _Passed(NamedTuple):
-    """The cached values at a cut."""
-
-    numbers: tuple[tuple[int, int], ...]
-    """`numbers_of` the Variables."""
-    settings: tuple[Any, ...]
+    plan: RunPlan
     versions: list[Callable[[], Any]]
     """References to the arrays of the leaves that they were computed from."""
     arrays: Sequence[Any]
 
 
-_passed: weakref.WeakKeyDictionary[Function, _Passed] = weakref.WeakKeyDictionary()
-"""The latest values at each cut, by the function that computes the first of them."""
+_sources: weakref.WeakKeyDictionary[Function, SourceResults] = weakref.WeakKeyDictionary()
+"""The latest results of functions that were read for one of them, or for a part."""
 
 
-def _remembered(part: Section, by_leaf: dict[int, Any], settings: tuple[Any, ...]) -> Sequence[Any] | None:
-    """The cached results of a section for these arrays of the leaves, or None."""
-    root = part.root()
-    found = None if root is None else _passed.get(root)
-    if found is None or found.settings != settings or found.numbers != part.numbers:
-        return None
-    same = all([version() is by_leaf[id(x)] for version, x in zip(found.versions, part.leaves, strict=True)])
-    return found.arrays if same else None
+def source_results(source: list[Variable], plan: RunPlan, arrays: Sequence[Any]) -> Sequence[Any]:
+    """The results of a function for these arrays of the leaves of its plan, kept for those who read another one."""
+    f = source[0].parent
+    assert f is not None
+    known = _sources.get(f)
+    if known is not None and known.plan is plan and all(map(operator.is_, [v() for v in known.versions], arrays)):
+        return known.arrays
+    results = plan.executable(*arrays)[: len(source)]
+    _sources[f] = SourceResults(plan, list(map(reference_to, arrays)), results)
+    return results
 
 
-def _remember(part: Section, by_leaf: dict[int, Any], settings: tuple[Any, ...], arrays: Sequence[Any]) -> None:
-    root = part.root()
-    if part.nbytes <= MOST_BYTES_PASSING and root is not None:
-        versions = [reference_to(by_leaf[id(x)]) for x in part.leaves]
-        _passed[root] = _Passed(part.numbers, settings, versions, arrays)
+def forget_sources(functions: Sequence[Function]) -> None:
+    """Forget the results that were kept for readers of others or of parts."""
+    for f in functions:
+        _sources.pop(f, None)

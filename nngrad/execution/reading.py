@@ -1,8 +1,7 @@
 """Values of Variables: run what a `forward()` has scheduled, from its snapshot of the leaves, and evaluate on demand.
 
 The result of a read is determined by the graph, the leaves and the settings: results of one `nn.grad` are computed
-together; other values by the executable of the graph above them, or section by section if that is deep (`plans.py`).
-Earlier reads do not matter.
+together; other values by the executable of the graph above them. Earlier reads do not matter.
 """
 
 from __future__ import annotations
@@ -24,12 +23,13 @@ from .plans import (
     Snapshot,
     device_of,
     exchanging,
-    forget_cuts,
+    forget_sources,
     is_watched,
     numbers_of,
     plan_of,
     reference_to,
-    sections_of,
+    source_of,
+    source_results,
 )
 
 
@@ -134,22 +134,23 @@ def _alone(variable: Variable, snapshot: Snapshot | None) -> tuple[Any, Snapshot
     """The value of a Variable that is not watched and has no group."""
     if snapshot is not None and snapshot.exchanged:
         return _from_exchanged(variable, snapshot), snapshot
-    # Processes that exchange arrays must all run the same program, whatever each of them has cached.
+    # Processes that exchange arrays must all run the same program, whatever each of them has kept.
     alike = several_processes() and exchanging(functions_of([variable]))
-    cut = None if alike else sections_of(variable, device_of([variable]))
-    run: Callable[[Sequence[Any]], Any]
-    if cut is None:
-        plan = plan_of([variable])
-        leaves, run = plan.leaves, lambda arrays: plan.executable(*arrays)[0]
-    else:
-        leaves, run = cut.leaves, cut.run
+    source = [] if alike else source_of(variable)
+    plan = plan_of(source or [variable])
     if snapshot is None:
-        arrays = _present(leaves)
+        arrays: Sequence[Any] = _present(plan.leaves)
+        state: Snapshot | Read = Read(plan.leaves, arrays)
     else:
         by_leaf = snapshot.by_leaf()
-        arrays = [by_leaf[id(x)] for x in leaves]
-    array = run(arrays)
-    return array, Read(leaves, arrays) if snapshot is None else snapshot
+        arrays, state = [by_leaf[i] for i in plan.leaf_ids], snapshot
+    if not source:
+        return plan.executable(*arrays)[0], state
+    results = source_results(source, plan, arrays)
+    if variable.parent is source[0].parent:
+        return results[variable.index], state
+    part = linearize([variable], first=source, device=device_of([variable]), effects=False)
+    return executable_of(part.program)(*results)[0], state
 
 
 def _from_exchanged(variable: Variable, snapshot: Snapshot) -> Any:
@@ -226,7 +227,7 @@ def _program_of(outputs: Sequence[Variable]) -> Linearized:
 
 def forget_runs(functions: list[Function]) -> None:
     """Discard how functions were run and their results, because their inputs have been replaced."""
-    forget_cuts(functions)
+    forget_sources(functions)
     for f in functions:
         f.plan = f.snapshot = None
         for ref in f._outputs:

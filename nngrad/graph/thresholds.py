@@ -94,20 +94,10 @@ FEWEST_CALLS = 8
 MOST_BYTES_IN_PARTS = 256 << 20
 """Values passed between parts are in memory. A program whose values take more in total is not divided."""
 
-# ---------------------------------------------------------------- reading without a forward()
-# Repeat with `benchmarks/drop_in.py`.
+# ---------------------------------------------------------------- reading
 
-DEEP = 32
-"""A graph of fewer ranks becomes one executable."""
-
-STRIDE = 8
-"""Ranks between two places where a deeper graph may be cut."""
-
-MOST_PASSING = 2
-"""How many values may pass a cut, such as the states of an LSTM."""
-
-MOST_BYTES_PASSING = 64 << 20
-"""Values larger than this that pass a cut are not cached."""
+MOST_BYTES_KEPT = 64 << 20
+"""Results of a function that take more than this together are not kept for those who read another one, or a part."""
 
 
 # ---------------------------------------------------------------- limits of XLA's compiler

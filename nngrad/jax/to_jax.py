@@ -296,15 +296,15 @@ class CompiledByShape:
 
 
 @overload
-def compile(outputs: Variables, inputs: Variables = (), wait_for_best: bool = False) -> CompiledFunction: ...
+def compile(outputs: Variables, inputs: Variables = ()) -> CompiledFunction: ...
 
 
 @overload
-def compile(outputs: Callable[..., Variables], *, wait_for_best: bool = False) -> CompiledByShape: ...
+def compile(outputs: Callable[..., Variables]) -> CompiledByShape: ...
 
 
 def compile(
-    outputs: Variables | Callable[..., Variables], inputs: Variables = (), wait_for_best: bool = False
+    outputs: Variables | Callable[..., Variables], inputs: Variables = ()
 ) -> CompiledFunction | CompiledByShape:
     """Compile a graph to an executable that is called with arrays, without looking at the graph again.
 
@@ -320,8 +320,6 @@ def compile(
             these.
         inputs: Variables whose arrays are passed at each call; all other leaves are read from their cells. Omit it if
             `outputs` is a function.
-        wait_for_best: bool; accepted for programs written for earlier versions. All calls run the optimised
-            executable.
 
     Raises:
         TypeError: `inputs` are given together with a function.

@@ -160,27 +160,27 @@ _WithAux: TypeAlias = tuple[jax.Array, Any]
 @overload
 def train_step(
     loss: _Loss, parameters: Parameters, optimizer: _Optimizer, inputs: _Inputs = (), recompute: Any = None,
-    wait_for_best: bool = False, *, aux: None = None, **options: Unpack[_Options],
+    *, aux: None = None, **options: Unpack[_Options],
 ) -> TrainStep[jax.Array]: ...
 @overload
 def train_step(
     loss: _Loss, parameters: Parameters, optimizer: _Optimizer, inputs: _Inputs = (), recompute: Any = None,
-    wait_for_best: bool = False, *, aux: Any, **options: Unpack[_Options],
+    *, aux: Any, **options: Unpack[_Options],
 ) -> TrainStep[_WithAux]: ...
 @overload
 def train_step(
     loss: Callable[..., _Loss], parameters: _Deferred, optimizer: _Optimizer, *, recompute: Any = None,
-    wait_for_best: bool = False, aux: None = None, **options: Unpack[_Options],
+    aux: None = None, **options: Unpack[_Options],
 ) -> TrainStepByShape[jax.Array]: ...
 @overload
 def train_step(
     loss: Callable[..., tuple[_Loss, Any]], parameters: _Deferred, optimizer: _Optimizer, *, recompute: Any = None,
-    wait_for_best: bool = False, **options: Unpack[_Options],
+    **options: Unpack[_Options],
 ) -> TrainStepByShape[_WithAux]: ...
 @overload
 def train_step(
     loss: Callable[..., _Loss], parameters: _Deferred, optimizer: _Optimizer, *, recompute: Any = None,
-    wait_for_best: bool = False, aux: Any, **options: Unpack[_Options],
+    aux: Any, **options: Unpack[_Options],
 ) -> TrainStepByShape[_WithAux]: ...  # fmt: skip
 @contained
 def train_step(
@@ -189,7 +189,6 @@ def train_step(
     optimizer: Solver | optax.GradientTransformation,
     inputs: Variable | Iterable[Variable] = (),
     recompute: Any = None,
-    wait_for_best: bool = False,
     *,
     aux: Any = None,
     accumulate: int = 1,
@@ -233,8 +232,6 @@ def train_step(
             `scale_grad` change gradients left by `backward()`, and have no effect here; use the arguments below.
         inputs: Variables whose values are passed to each call, with the same shapes. None if `loss` is a function.
         recompute: Which forward values to rematerialise rather than keep, as in `nn.grad`.
-        wait_for_best: bool; accepted for programs written for earlier versions. All calls run the optimised
-            executable.
         aux: Variables of any shape and dtype to return beside the loss, in lists, tuples and dicts: the step then
             returns `(loss, aux)`, in the same structure. It may contain names: 'gradient_norm' is the L2 norm of all
             gradients together, before clipping and without a loss scale; 'gradient_norms' is a dict of the norms by
