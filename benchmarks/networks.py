@@ -4,7 +4,7 @@ As there, they end in scores, and have neither dropout, nor local response norma
 Each is a function from images, (batch, 3, size, size), to the scores of 1000 classes, (batch, 1000); its parameters are
 those of the present scope. Time one:
 
-    nngrad time benchmarks/networks.py:alexnet_loss
+    print(nn.timing.measure(alexnet_loss))
 """
 
 from __future__ import annotations

@@ -45,22 +45,17 @@ def exit_code(run: Callable[[], int]) -> int:
         return 1
 
 
-def reported(
-    command: str, *errors: type[Exception], devices: Callable[[], Any] | None = None
-) -> Callable[[Callable[[Any], int]], Callable[[Any], int]]:
+def reported(command: str, *errors: type[Exception]) -> Callable[[Callable[[Any], int]], Callable[[Any], int]]:
     """Decorate a command: expected errors become a line of output and the exit code 1.
 
     Args:
         command: The name of the command.
         errors: The errors to report, besides those of files. (An OSError without a file is that of the output.)
-        devices: Raises an error if JAX finds no device; None if the command needs none.
     """
 
     def decorated(run: Callable[[Any], int]) -> Callable[[Any], int]:
         @functools.wraps(run)
         def guarded(given: Any) -> int:
-            if devices is not None and not has_devices(command, devices):
-                return 1
             try:
                 return run(given)
             except OSError as error:

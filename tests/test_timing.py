@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -16,7 +15,6 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from benchmarks.networks import NETWORKS, loss_of
 from nngrad import Variable
-from nngrad.command import cli, time_loss
 from nngrad.graph import functions_of, leaves_of
 from nngrad.inspection import timing
 from nngrad.inspection.timing import Milliseconds, Stages, Timing
@@ -271,93 +269,3 @@ def test_table() -> None:
     caption = Timing(samples, 1500.0, jax.devices("cpu")[0], stages=stages).caption()
     assert caption.endswith("took 1.50 s: build 0.10, trace 0.20, lower 0.05, compile 1.10, run 0.05")
     assert Timing(samples[:1], 0.0, result.device).deviation == (0.0,) * 5
-
-
-# ---------------------------------------------------------------- the command
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    """A script with losses."""
-    path = tmp_path / "model_of_a_test.py"
-    path.write_text("""
-import nngrad as nn, nngrad.functions as F
-w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
-def loss():
-    return F.sum(F.exp(w) ** 2)
-fixed = loss()
-both = [fixed, loss()]
-number = 3
-""")
-    return path
-
-
-@pytest.mark.parametrize("name", ["loss", "fixed"])
-def test_command(name: str, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["time", f"{script}:{name}", "--iterations", "3", "--warm-up", "2", "--device", "cpu"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].strip() == f"model_of_a_test.py:{name}"
-    assert [line.split()[0] for line in lines[2:6]] == ["ms", "average", "minimum", "deviation"]
-    assert lines[6].startswith("3 iterations on cpu:0; the first one")
-
-
-def test_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["time", "--help"])
-    assert stopped.value.code == 0
-    text = capsys.readouterr().out
-    assert "usage: nngrad time [-h] [--iterations K] [--warm-up W]" in text
-    for word in (*(f"\n  {name.replace('_', ' ')} " for name in Milliseconds._fields), "--device"):
-        assert word in text
-    assert max(len(line) for line in text.splitlines()) <= 80
-
-
-@pytest.mark.parametrize(("wrong", "says"), [
-    ([], "arguments are required: SCRIPT:NAME"),
-    (["x.py:loss", "--iterations", "-1"], "argument --iterations: -1 is not positive"),
-    (["x.py:loss", "--warm-up", "0"], "argument --warm-up: 0 is not positive"),
-    (["x.py:loss", "--device", "abacus"], "invalid choice: 'abacus'"),
-    (["x.py:loss", "--iterations", "many"], "argument --iterations: 'many' is not a whole number"),
-])
-def test_wrong_usage_of_the_command(wrong: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(["time", *wrong])
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert "nngrad time: error: " in error and says in error
-
-
-@pytest.mark.parametrize(("name", "says"), [
-    ("los", "there is no 'los' in it once it has run; did you mean 'loss'?"),
-    ("number", "model_of_a_test.py:number is of type int"),
-    ("both", "model_of_a_test.py:both: a loss must be one Variable, got 2"),
-    ("w", "loss: must be the output of a function, got a leaf"),
-])
-def test_what_is_no_loss(name: str, says: str, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["time", f"{script}:{name}"]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("nngrad time: ") and says in error
-
-
-def test_a_script_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["time", f"{tmp_path / 'none.py'}:loss"]) == 1
-    assert capsys.readouterr().err == f"nngrad time: {tmp_path / 'none.py'}: No such file or directory\n"
-
-
-def test_a_device_that_is_not_there(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["time", f"{script}:loss", "--device", "tpu"]) == 1
-    assert "nngrad time: no device '0' of backend 'tpu'; JAX has cpu:0" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("RESOURCE_EXHAUSTED: Out of memory")])
-def test_too_little_memory(script: Path, monkeypatch: pytest.MonkeyPatch, error: Exception,
-                           capsys: pytest.CaptureFixture[str]) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(time_loss, "measure", fail)
-    assert cli.main(["time", f"{script}:loss"]) == 1
-    assert capsys.readouterr().err == f"nngrad time: out of memory with {script}:loss; give it a smaller batch\n"
-    monkeypatch.setattr(time_loss, "measure", lambda *_: (_ for _ in ()).throw(RuntimeError("something else")))
-    with pytest.raises(RuntimeError, match="something else"):
-        cli.main(["time", f"{script}:loss"])

@@ -1,4 +1,4 @@
-"""The table of the convnet benchmark: forward and backward of four networks, as `nngrad time` measures them."""
+"""The table of the convnet benchmark: forward and backward of four networks, as `nn.timing.measure` measures them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def torch_timer(name: str) -> Timer:
 
 
 def nngrad_timer(name: str) -> Timer:
-    """The same by `nn.timing.measure`, which `nngrad time` prints."""
+    """The same by `nn.timing.measure`."""
     loss = loss_of(name, BATCH)
     trained = [v for v in nn.graph.leaves_of([loss()]) if v.need_grad]
 
@@ -161,10 +161,9 @@ those that built the graph anew in each iteration.
 """,
     ran=f"""
 The networks of `benchmarks/networks.py`, with batches of {BATCH} images of the classic sizes and a mean cross entropy.
-`nn.timing.measure` times nngrad, as `nngrad time benchmarks/networks.py:alexnet_loss` prints it: forward, and the
-additional time of backward. PyTorch runs eagerly, forward and `torch.autograd.grad`, with its default number of
-threads. Both have equally many parameters. Each has {ROUNDS} turns of {ITERATIONS} iterations, after one that does not
-count.
+`nn.timing.measure` times nngrad: forward, and the additional time of backward. PyTorch runs eagerly, forward and
+`torch.autograd.grad`, with its default number of threads. Both have equally many parameters. Each has {ROUNDS} turns
+of {ITERATIONS} iterations, after one that does not count.
 """,
     differs="""
 Two cores finish a batch of 2 in a few minutes. With a GPU's batches libraries choose other kernels, and the update of

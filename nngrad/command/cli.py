@@ -12,9 +12,7 @@ COMMANDS: commands.Commands = {
     "demo": ("nngrad.command.demo", "train a small GAN with a gradient penalty, and draw what it makes"),
     "ops": ("nngrad.command.ops", "list the functions and what is known of their backward rules"),
     "show": ("nngrad.command.show", "print a graph of a script, or of a file, as text"),
-    "time": ("nngrad.command.time_loss", "time forward and backward of a loss in a script"),
     "view": ("nngrad.command.view", "look at a graph of a script, or of a file, as a page"),
-    "run": ("nngrad.command.run_exported", "run a function that nn.export has written, on arrays in files"),
     **commands.ALONE,
 }
 

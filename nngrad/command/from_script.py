@@ -62,25 +62,6 @@ def graph_named(target: str) -> NamedGraph:
     return NamedGraph(f"{path.name}:{name}", _variables(value, f"{path}:{name}"), {})
 
 
-def loss_named(target: str) -> tuple[str, Any]:
-    """The title and the value that `target` names (see `graph_named`): one Variable, or a function that builds one,
-    which is not called here.
-
-    Raises:
-        NoGraph: There is no such name, or its value is anything else; or the script raises an error.
-        ValueError: The file of a graph is damaged.
-        OSError: The file cannot be read.
-    """
-    path, name, is_kept = _found(target)
-    title, value = (f"{path.name}:{name}", _global_of(path, name)) if not is_kept else _of_file(path, name)[:2]
-    if _is_function(value):
-        return title, value
-    outputs = _variables(value, title)
-    if len(outputs) != 1:
-        raise NoGraph(f"{title}: a loss must be one Variable, got {len(outputs)}")
-    return title, outputs[0]
-
-
 def _found(target: str) -> tuple[Path, str, bool]:
     """The file, the name, and whether the file is one of `nn.save_graph`."""
     path, name = _parted(target)

@@ -8,5 +8,5 @@
     nnabla_networks.py    reads nnabla's networks (functions: nnabla_functions.csv)
     nnabla_writing.py     writes graphs as nnabla's networks
     graphs/               graphs, as tables
-    exporting/            compiled programs for `nngrad run`
+    exporting/            compiled programs, which `nn.load_exported` runs
 """

@@ -180,7 +180,7 @@ def test_doctor_where_nngrad_is_not_installed(bare: Path, tmp_path: Path) -> Non
     assert "nngrad: fails: ModuleNotFoundError" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["ops"], ["demo"], ["time", "train.py:loss"], ["--help"], []])
+@pytest.mark.parametrize("arguments", [["ops"], ["demo"], ["view", "train.py:loss"], ["--help"], []])
 def test_other_commands_point_to_the_doctor(arguments: list[str], installation: Installation) -> None:
     installation.write("jax", "raise ImportError('jaxlib is too old')")
     done = installation.run(*arguments)
@@ -245,14 +245,6 @@ def test_doctor_where_jax_is_told_to_use_what_is_not_there() -> None:
     assert done.returncode == 1
     assert "devices: fails: RuntimeError: Unable to initialize backend 'abacus'" in done.stdout
     assert "JAX_PLATFORMS is 'abacus'" in done.stdout
-
-
-@pytest.mark.slow
-def test_time_where_jax_is_told_to_use_what_is_not_there() -> None:
-    done = command(["time", "train.py:loss"], JAX_PLATFORMS="abacus")
-    assert done.returncode == 1
-    assert done.stderr.startswith("nngrad time: JAX finds no device: RuntimeError: Unable to initialize backend")
-    assert "`nngrad doctor`" in done.stderr
 
 
 # ---------------------------------------------------------------- output
