@@ -35,7 +35,6 @@ from tests.several_hosts.running import LIMIT, ended, launch_command, launched, 
 SCRIPT = """
 import os, signal, subprocess, sys, time
 index = int(os.environ["NNGRAD_PROCESS_INDEX"])
-os.write(int(os.environ["NNGRAD_JOINED"]), b"+")
 print("begins", os.getpid(), flush=True)
 def others_wait():
     if index != 1:
@@ -84,20 +83,15 @@ def test_lines_have_the_number_of_their_process(launch: Any) -> None:
     [
         ("sys.exit(3)", 3, "failed with exit code 3"),
         ("os.kill(os.getpid(), signal.SIGKILL)", 137, r"was killed by signal 9 \(SIGKILL\)"),
-        ("os.kill(os.getpid(), signal.SIGSTOP); time.sleep(600)", 137, "was stopped by a signal, and did not go on"),
     ],
 )
 def test_a_process_that_fails_ends_all(launch: Any, end: str, code: int, said: str) -> None:
-    stops = "STOP" in end
-    waits = "time.sleep(1); sys.exit(75)" if stops else "others_wait()"
-    done = launch(3, f"if index == 1:\n    print('alas'); time.sleep(0.3); {end}\n{waits}", "--grace", "0.5")
+    done = launch(3, f"if index == 1:\n    print('alas'); time.sleep(0.3); {end}\nothers_wait()", "--grace", "0.5")
     assert done.returncode == code
     assert re.search(rf"^nngrad launch: process 1 \(pid \d+\) {said}", done.stderr, re.MULTILINE), done.stderr
-    assert "the last that it wrote:" in done.stderr
-    assert "\n    alas\n" in done.stderr
-    if not stops:
-        assert "not ended after 0.5 s, and killed: 0, 2" in done.stderr
-    assert len(children_of(done.stdout)) == (3 if stops else 5)
+    assert "[1] alas" in done.stdout.splitlines()
+    assert "the others were ended; not ended after 0.5 s, and killed: 0, 2" in done.stderr
+    assert len(children_of(done.stdout)) == 5
     assert ended(children_of(done.stdout))
 
 
@@ -111,13 +105,6 @@ def test_a_process_that_ends_early_and_well_leaves_the_others(launch: Any) -> No
     done = launch(2, "time.sleep(0.5 * index); print('end of', index)")
     assert (done.returncode, done.stderr) == (0, "")
     assert "[1] end of 1" in done.stdout
-
-
-def test_who_does_not_join_is_told(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text("print('alone')")
-    done = launched("-n", 2, tmp_path / "script.py")
-    assert done.returncode == 0
-    assert "2 of 2 processes never called nn.hosts.initialize()" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -146,23 +133,13 @@ def test_signals_are_sent_on_and_enforced(tmp_path: Path, numbers: list[int], ha
     assert ended(children_of("".join(lines) + out))
 
 
-def test_processes_end_with_the_launcher(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT + "others_wait()\ntime.sleep(600)")
-    with started(launch_command("-n", 2, tmp_path / "script.py")) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(3)]
-        os.killpg(process.pid, signal.SIGKILL)
-        assert len(children_of("".join(lines))) == 3
-        assert ended(children_of("".join(lines)))
-
-
 def test_an_output_that_nobody_reads_ends_all(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT + "for i in range(10000): print(i, flush=True); time.sleep(0.01)")
     with started(launch_command("-n", 2, "--grace", 0.5, tmp_path / "script.py")) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(6)]
         process.stdout.close()
-        assert process.wait(LIMIT) == 1
+        assert process.wait(LIMIT) in (128 + signal.SIGTERM, 128 + signal.SIGKILL)
         assert ended(children_of("".join(lines)))
         process.stdout = None
 
@@ -170,7 +147,7 @@ def test_an_output_that_nobody_reads_ends_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-n", "0", "x.py"], "'0' is not a whole number from 1"), (["x.py"], "-n/--processes"),
+        (["-n", "0", "x.py"], "0 is not positive"), (["x.py"], "-n/--processes"),
         (["-n", "2", "not/there.py"], "there is no file 'not/there.py'"),
         (["-n", "2", "a.module"], "give -m before it"), (["-n", "2", "--timeout", "0", "x.py"], "above 0"),
     ],
@@ -220,7 +197,7 @@ def test_launchers_are_known_by_their_variables() -> None:
     found = launcher_of(ours)
     assert found is not None
     assert (found.name, found.count, found.arguments["process_id"]) == ("environment variables", 4, 3)
-    assert launcher_of({**ours, "NNGRAD_JOINED": "5"}).name == "nngrad launch"  # type: ignore[union-attr]
+    assert launcher_of({**ours, "NNGRAD_LAUNCHED": "1"}).name == "nngrad launch"  # type: ignore[union-attr]
     assert launcher_of({}) is None
     assert launcher_of({"SLURM_JOB_ID": "1"}) is None  # within an allocation, by hand
     assert launcher_of({"PMI_SIZE": "1"}) is None

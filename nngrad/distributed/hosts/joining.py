@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import importlib.util
 import math
 import os
@@ -15,7 +14,7 @@ from typing import Any
 import jax
 
 from nngrad_command.last_words import is_there
-from nngrad_command.launched import COORDINATOR, COUNT, INDEX, JOINED, STEP_TIMEOUT
+from nngrad_command.launched import COORDINATOR, COUNT, INDEX, LAUNCHED, STEP_TIMEOUT
 
 from .. import exchange
 from .leaving import HostError, leave
@@ -92,7 +91,6 @@ def initialize(
     if step_timeout is None:
         step_timeout = _seconds_of(os.environ.get(STEP_TIMEOUT), TIMEOUT)
     launcher = launcher_of(os.environ)
-    _tell_the_launcher()
     if not jax.distributed.is_initialized() and not _join(launcher, heartbeat_timeout, initialization_timeout):
         _membership = Membership(0, 1, None if launcher is None else launcher.name)
         return _membership
@@ -110,12 +108,6 @@ def _seconds_of(text: str | None, default: float) -> float:
         return default if text is None else float(text)
     except ValueError:
         raise ValueError(f"{STEP_TIMEOUT}: must be a number of seconds in the environment, got {text!r}") from None
-
-
-def _tell_the_launcher() -> None:
-    """Tell `nngrad launch` that this process has called `initialize`; it warns about processes that have not."""
-    with contextlib.suppress(KeyError, ValueError, OSError):
-        os.write(int(os.environ[JOINED]), b"+")
 
 
 def _join(launcher: Launcher | None, heartbeat_timeout: float, initialization_timeout: float) -> bool:
@@ -228,7 +220,7 @@ def _by_variables(environment: Mapping[str, str]) -> Launcher:
     count, index = _whole(environment, COUNT), _whole(environment, INDEX)
     if not 0 <= index < count:
         raise ValueError(f"{INDEX}: must be from 0 to {count - 1}, because {COUNT} is {count}, got {index}")
-    found = "nngrad launch" if JOINED in environment else "environment variables"
+    found = "nngrad launch" if LAUNCHED in environment else "environment variables"
     arguments = {
         "coordinator_address": environment[COORDINATOR], "num_processes": count, "process_id": index,
         "cluster_detection_method": "deactivate",
