@@ -187,6 +187,29 @@ def test_arguments_results_and_state():
     np.testing.assert_allclose(y.d, t.detach(), rtol=1e-12)
 
 
+def test_several_calls_of_one_graph_follow_one_another():
+    """Spectral and batch normalisation in training mode, three times: loss, second derivatives in it, and buffers."""
+    torch.manual_seed(0)
+    normed = L.utils.parametrizations.spectral_norm
+    module = L.Sequential(normed(L.Linear(3, 4)), L.BatchNorm1d(4), L.Tanh(), normed(L.Linear(4, 1))).double()
+    network = nn.from_torch(module)
+    given = np.random.default_rng(0).normal(size=(3, 5, 3))
+
+    def loss(network, x, y, z, to_sum, grad):
+        scores = [network(each) for each in (x, y, z)]
+        return to_sum(scores[0] ** 2 - scores[2]) + to_sum(grad(to_sum(scores[1] ** 2), y) ** 2)
+
+    ours = loss(network, *map(nn.Variable.from_numpy_array, given), F.sum, lambda y, x: nn.grad(y, x)[0])
+    tensors = [torch.tensor(x, requires_grad=True) for x in given]
+    theirs = loss(module, *tensors, torch.sum, lambda y, x: torch.autograd.grad(y, x, create_graph=True)[0])
+    theirs.backward()
+    value = nn.train_step(ours, network, S.Sgd(0.1))()
+    torch.optim.SGD(module.parameters(), 0.1).step()
+    np.testing.assert_allclose(float(value), theirs.item(), rtol=1e-9)
+    for name, value in network.to_torch().items():
+        torch.testing.assert_close(value, module.state_dict()[name], rtol=1e-9, atol=1e-11)
+
+
 def test_bfloat16():
     module = L.Linear(3, 2).bfloat16()
     network = nn.from_torch(module)

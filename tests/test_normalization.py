@@ -62,15 +62,28 @@ def test_u_moves_once_for_each_forward(read: str) -> None:
         np.testing.assert_allclose(last.d, expected, rtol=1e-9)
 
 
-def test_u_moves_once_however_often_the_weight_is_used() -> None:
-    data = np.random.default_rng(0).standard_normal((3, 4))
+@pytest.mark.parametrize("how", ["forward", "hooks", "loop"])
+def test_several_calls_move_u_in_their_order(how: str) -> None:
+    """Each begins where the call before it ended, and gradients belong to the u of their call."""
+    data, x = np.random.default_rng(0).standard_normal((2, 3, 4))
     w, u = from_(data), from_(np.ones(3))
-    ys = [F.spectral_norm(w, u) for _ in range(3)]
-    nn.forward_all(ys)
-    v = data.T @ np.ones(3)
-    last = data @ v / np.linalg.norm(data @ v)
-    np.testing.assert_allclose(u.d, last, rtol=1e-9)
-    np.testing.assert_allclose([y.d for y in ys], [data / (last @ data @ v / np.linalg.norm(v))] * 3, rtol=1e-9)
+    if how == "loop":
+        given = F.map(lambda each: [F.spectral_norm(w, u) * each for _ in range(3)], x[None])
+    else:
+        ys = [F.spectral_norm(w, u) for _ in range(3)]
+        given = [*ys, *[nn.grad(F.sum(y * x), w)[0] for y in ys], *nn.grad([F.sum(y * x) for y in ys], [w])]
+    nn.forward_all(given, function_pre_hook=(lambda f: None) if how == "hooks" else None)
+    row, values, slopes = np.ones(3), [], []
+    for _ in range(3):
+        column = row @ data / np.linalg.norm(row @ data)
+        row = data @ column / np.linalg.norm(data @ column)
+        s = row @ data @ column
+        values.append(data / s)
+        slopes.append(x / s - np.sum(x * data) / s**2 * np.outer(row, column))
+    np.testing.assert_allclose(u.d, row, rtol=1e-9)
+    wanted = [v * x for v in values] if how == "loop" else [*values, *slopes, sum(slopes)]
+    for y, each in zip(given, wanted, strict=True):
+        np.testing.assert_allclose(y.d.reshape(3, 4), each, rtol=1e-9, atol=1e-12)
 
 
 def test_in_a_test_u_stays_and_is_what_is_returned() -> None:
@@ -82,6 +95,18 @@ def test_in_a_test_u_stays_and_is_what_is_returned() -> None:
     v = data.T @ first
     last = data @ v / np.linalg.norm(data @ v)
     np.testing.assert_allclose(y.d, data / (last @ data @ v / np.linalg.norm(v)), rtol=1e-9)
+
+
+def test_several_calls_of_mean_subtraction_follow_one_another() -> None:
+    xs = np.random.default_rng(0).standard_normal((3, 4, 2))
+    mean, t = from_(np.zeros(2)), from_(np.int32(0))
+    ys = [F.mean_subtraction(x, mean, t) for x in xs]
+    nn.forward_all(ys)
+    means = [xs[: k + 1].mean((0, 1)) for k in range(3)]
+    for y, x, m in zip(ys, xs, means, strict=True):
+        np.testing.assert_allclose(y.d, x - m, rtol=1e-12)
+    np.testing.assert_allclose(mean.d, means[-1], rtol=1e-12)
+    assert t.d == 3
 
 
 def test_mean_subtraction_with_what_is_no_leaf_updates_what_is_one() -> None:

@@ -19,6 +19,7 @@ from ..graph.op import arguments_need_x64
 from ..graph.placement import Placement
 from ..graph.process import group_of, groups_of, several_processes
 from ..graph.thresholds import MOST_INPUTS_OF_AN_OP
+from ..graph.traverse import as_made, before_their_turns, taken_in_turn
 from ..graph.value import put_together
 from .compiled import bytes_of
 from .executable import Executable, Settings
@@ -164,6 +165,7 @@ def interpret(
         known: Results of functions that need not run again.
     """
     values: dict[tuple[Function, int], Any] = {}
+    newest: dict[int, Any] = {}
     known = known or {}
     debug = build_options().watching.debug
     checker = None if debug is None else debug()
@@ -176,7 +178,10 @@ def interpret(
     def run(f: Function, inputs: list[Any]) -> Arrays:
         if before is not None and hooked(f):
             before(f)
+        if taken_in_turn(f):
+            inputs = [newest.get(id(x), array) for x, array in zip(f.inputs, inputs, strict=True)]
         results = results_of(f, inputs) if checker is None else checker.run(f, inputs)
+        newest.update([(id(leaf), results[index]) for leaf, index in f.effects])
         keep(f, results)
         if computed is not None:
             computed(f, results)
@@ -252,7 +257,7 @@ def units_of(functions: list[Function], through: Callable[[Variable], bool] | No
         through: Which Variables are not computed yet; all by default.
     """
     if not build_options().watching.hooks and not function_hooks:
-        return [Unit(None, [f]) for f in functions]
+        return [Unit(None, [f]) for f in (as_made(functions) if before_their_turns(functions) else functions)]
     functions = _completed(functions, through)
     members: dict[Function | RuleCall, list[Function]] = {}
     for f in functions:
@@ -262,6 +267,8 @@ def units_of(functions: list[Function], through: Callable[[Variable], bool] | No
         key: {_unit_key(x.parent) for x in needed_by(unit) if x.parent is not None} & units.keys() - {key}
         for key, unit in units.items()
     }
+    for before, f in before_their_turns(functions):
+        waiting[f].add(before)
     followers: dict[Any, list[Any]] = {key: [] for key in units}
     for key, others in waiting.items():
         for other in others:

@@ -62,7 +62,7 @@ def linearize(
     if functions is None:
         cut = frozenset(closing)
         functions = functions_of(outputs, through=(lambda x: x not in cut) if cut else None)
-    closing.write(functions)
+    functions = list(closing.write_in_turn(functions))
     results = [closing[y] for y in outputs]
     updates = _updates(closing) if effects else {}
     results += [number for _, number in updates.values()]
@@ -82,9 +82,9 @@ def linearize(
 def _updates(closing: Closing) -> dict[int, tuple[Variable, int]]:
     """The leaves that functions update, each with the number of its last new value, by the leaf's id."""
     newest: dict[int, tuple[Variable, int]] = {}
-    for leaf, value, continues in updates_by(list(closing.functions)):
+    for leaf, value, in_turn in updates_by(list(closing.functions)):
         before = newest.get(id(leaf))
-        number = _again(closing, value, leaf, before[1]) if before and continues else closing[value]
+        number = closing[value] if before is None or in_turn else _again(closing, value, leaf, before[1])
         newest[id(leaf)] = leaf, number
     return newest
 

@@ -54,7 +54,6 @@ class RunPlan:
         self.results = tuple([y.index for y in outputs])
         """The indices of the outputs, if they are results of one function."""
         roots, functions = {y.parent for y in outputs}, functions_of(outputs)
-        self.functions = [f for f in functions if f not in roots]
         living = [(f, y) for f in functions for ref in f._outputs if (y := ref()) is not None]
         self.members: dict[OutputGroup, list[int]] = {}
         """The serial numbers of the functions that compute members of each output group."""
@@ -71,6 +70,7 @@ class RunPlan:
         kept += self.exchanged
         self.kept = list({id(y): y for y in kept}.values())
         linear = linearize([*outputs, *self.kept], device=device_of(outputs), functions=functions)
+        self.functions = [f for f in linear.functions if f not in roots]
         self.program: Program = linear.program
         self.group = linear.program.group
         self.leaves = linear.leaves

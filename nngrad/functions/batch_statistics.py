@@ -216,7 +216,7 @@ def mean_subtraction(
     base_axis = axis_of(base_axis, x.ndim, "base_axis")
     if mean.shape != x.shape[base_axis:]:
         raise ValueError(f"mean must have the shape of x from base_axis on, {x.shape[base_axis:]}, got {mean.shape}")
-    running = accurate(mean)
+    running = accurate(control.in_turn(mean) if update_running_mean else mean)
     updates = {}
     if update_running_mean:
         if t is None:
@@ -225,9 +225,9 @@ def mean_subtraction(
             raise ValueError(f"t must have one element, got shape {t.shape}")
         wide = accurate(x)
         batch = reduction.mean(wide, axis=tuple(range(base_axis))) if base_axis else wide
-        count = array.cast(movement.reshape(t, shape=()), running.dtype) + 1
-        running = running + (batch - running) / count
-        updates = {leaf: new for leaf, new in ((mean, running), (t, t + 1)) if leaf.parent is None}
+        batches = control.in_turn(t) + 1
+        running = running + (batch - running) / array.cast(movement.reshape(batches, shape=()), running.dtype)
+        updates = {leaf: new for leaf, new in ((mean, running), (t, batches)) if leaf.parent is None}
     y = accurate(x) - running
     y = array.cast(y, x.dtype) if x.spec.differentiable and y.dtype != x.dtype else y
     return control.with_updates(y, updates) if updates else y

@@ -42,7 +42,7 @@ def unlink(x: AnyArray, /) -> jax.Array:
 
 
 @op(multiple_results=True, forwards_inputs=True)
-def update(*x: Array, once: bool = False) -> tuple[jax.Array, ...]:
+def update(*x: Array) -> tuple[jax.Array, ...]:
     """All of `x` unchanged, each as an output.
 
     `with_updates` ties the leaves that `forward()` writes to the second and later outputs; applied by itself it updates
@@ -50,9 +50,7 @@ def update(*x: Array, once: bool = False) -> tuple[jax.Array, ...]:
 
     Args:
         x: One or more arrays of any shapes.
-        once: As in `with_updates`.
     """
-    del once
     return x
 
 
@@ -128,19 +126,26 @@ def input_passed_on(op: Op) -> int | None:
     return 1 if op is recomputed else 0 if op is optimization_barrier else None
 
 
-def with_updates(y: Variable, updates: Mapping[Variable, Variable], once: bool = False) -> Variable:
+def in_turn(leaf: Variable) -> Variable:
+    """The value of a leaf that `with_updates` is about to update: as the graph's calls before this one leave it.
+
+    So what else a call computes from the leaf follows the updates too, and not only the leaf's own new value. Gradients
+    pass. A Variable that is not a leaf is returned as it is.
+    """
+    return leaf if leaf.parent is not None else apply(update, (leaf,), (), ((leaf, 0),))[0]
+
+
+def with_updates(y: Variable, updates: Mapping[Variable, Variable]) -> Variable:
     """`y`, computed so that each `forward()` also puts new values into leaves: running statistics and the like.
 
     The new values are computed from what the leaves held when `forward()` was called, and are written once
     per `forward()`, however often `y` is read; reading `y` without `forward()` writes nothing. If a graph updates a
-    leaf several times, the updates take place in the order of these calls. Gradients pass through to `y` and do not see
-    the writing.
+    leaf several times, the updates take place in the order of these calls, each from the result of the previous one
+    (see `in_turn` for `y`). Gradients pass through to `y` and do not see the writing.
 
     Args:
         y: The result.
         updates: The new value of each leaf, of the leaf's shape; it is cast to the leaf's dtype.
-        once: Whether several updates of a leaf in one graph are one, of which the last counts; otherwise each starts
-            from the result of the previous one.
 
     Returns:
         A Variable with the value of `y`.
@@ -156,7 +161,7 @@ def with_updates(y: Variable, updates: Mapping[Variable, Variable], once: bool =
             raise ValueError(f"with_updates: the value of a leaf must have its shape, {leaf.shape}, got {value.shape}")
         values.append(array.in_dtype(value, leaf.dtype))
     effects = tuple([(leaf, i) for i, leaf in enumerate(updates, start=1)])
-    result: Variable = apply(update, (y, *values), (once,), effects)[0]
+    result: Variable = apply(update, (y, *values), (), effects)[0]
     return result
 
 

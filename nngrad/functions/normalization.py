@@ -194,8 +194,8 @@ def spectral_norm(
     Args:
         w: A weight of any shape; floating.
         u: The initial vector, with one element for each index of `w` along `dim`. If it is a leaf, `forward()` writes
-            the last u to it, so that each training step iterates further: by `itr` steps, however many results of this
-            function with that leaf it computes, all of which begin at the u before.
+            the last u to it, so that each training step iterates further. If a graph has several results of this
+            function with that leaf, each begins at the u of the one before, in the order of the calls.
         dim: Axis of the output channels.
         itr: Number of steps, at least 1.
         eps: Added to the squared lengths; positive.
@@ -217,7 +217,8 @@ def spectral_norm(
     else:
         order = (channel, *[i for i in range(w.ndim) if i != channel])
         matrix = movement.reshape(movement.transpose(wide, axes=order), shape=(rows, -1))
-    fixed, row = control.unlink(matrix), movement.reshape(control.unlink(accurate(u)), shape=(1, rows))
+    begin = u if test else control.in_turn(u)
+    fixed, row = control.unlink(matrix), movement.reshape(control.unlink(accurate(begin)), shape=(1, rows))
     for _ in range(itr):
         v = _unit(linear.batch_matmul(row, fixed, transpose_b=last), eps)
         row = _unit(linear.batch_matmul(v, fixed, transpose_b=not last), eps)
@@ -225,7 +226,7 @@ def spectral_norm(
     y = shifted(w, wide / largest, None, None)
     following = control.unlink(u) if test else array.cast(movement.reshape(row, shape=u.shape), u.dtype)
     if u.parent is None and not test:
-        y = control.with_updates(y, {u: following}, once=True)
+        y = control.with_updates(y, {u: following})
     return (y, following) if output_u else y
 
 

@@ -157,9 +157,9 @@ def _new_values(
                     f"{owner}{f.op.name} {place} updates an argument of the body, but only leaves can be updated; "
                     "return the new value as a carry for the next step"
                 )
-    for leaf, value, continues in updates_by(made):
+    for leaf, value, in_turn in updates_by(made):
         before = newest.get(id(leaf))
-        newest[id(leaf)] = leaf, _with_leaf(value, leaf, before[1]) if before and continues else value
+        newest[id(leaf)] = leaf, value if before is None or in_turn else _with_leaf(value, leaf, before[1])
     return list(newest.values())
 
 

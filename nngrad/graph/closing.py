@@ -18,7 +18,7 @@ from .options import build_options, contained, switch_to, watching_for_users_cod
 from .origins import GradientsTaken, GradientTaken
 from .spec import Spec
 from .thresholds import MOST_DERIVED
-from .traverse import functions_of
+from .traverse import as_made, before_their_turns, functions_of, taken_in_turn
 from .variable import Variable
 
 Reference = Callable[[], Variable | None]
@@ -91,6 +91,36 @@ class Closing(dict[Variable, int]):
                 count += 1
             references += f._outputs
         self.functions += functions
+
+    def write_in_turn(self, functions: Sequence[Function], passing_on: bool = False) -> Sequence[Function]:
+        """Append the steps of functions, given in topological order, some of which may update leaves; return the
+        functions in the order of the steps.
+
+        Args:
+            functions: The functions. One that takes a leaf which it updates takes what the update before has made.
+            passing_on: Whether those that only pass on their inputs, beside updating leaves, are left out.
+        """
+        in_turn = bool(before_their_turns(functions))
+        if in_turn:
+            functions = as_made(functions)
+        newest: dict[Variable, int] = {}
+        start = 0
+        for end, f in enumerate(functions):
+            if not f.effects or not (in_turn or passing_on):
+                continue
+            self.write(functions[start:end])
+            start = end + 1
+            first = {x: self[x] for x in taken_in_turn(f)}
+            self.update({x: newest[x] for x in first if x in newest})
+            if passing_on and f.op.forwards_inputs and not any([y._need_grad is False for y in f.outputs]):
+                self.update({y: self[x] for x, y in zip(f.inputs, f.outputs, strict=True) if y not in self})
+            else:
+                self.write([f])
+            self.update(first)
+            if in_turn:
+                newest |= {leaf: self[f.outputs[i]] for leaf, i in f.effects}
+        self.write(functions[start:])
+        return functions
 
     def append(self, f: Function, inputs: tuple[int, ...]) -> int:
         """Append the step of a function with other inputs, and return the number of its first value."""
@@ -167,14 +197,8 @@ def close(outputs: Sequence[Variable], inputs: Sequence[Variable], outside: int 
     closing = Closing(inputs)
     cut = frozenset(closing)
     functions = functions_of(outputs, through=lambda x: x not in cut)
-    start = 0
-    for end, f in enumerate(functions):
-        if f.effects and f.op.forwards_inputs and not any([y._need_grad is False for y in f.outputs]):
-            # An output that is passed on with new values of leaves does not depend on them.
-            closing.write(functions[start:end])
-            closing.update({y: closing[x] for x, y in zip(f.inputs, f.outputs, strict=True) if y not in closing})
-            start = end + 1
-    closing.write(functions[start:])
+    # An output that is passed on with new values of leaves does not depend on them.
+    closing.write_in_turn(functions, passing_on=True)
     numbers, places = closing.numbers(outputs), [source_location_of(f) for f in closing.functions]
     block = closing.block(numbers, places)
     if len(block.inputs) > len(inputs):

@@ -43,18 +43,35 @@ def functions_of(
 
 def as_made(functions: Iterable[Function]) -> list[Function]:
     """Functions, given in topological order, in the order of their creation: the user's in program order, then
-    gradients. If links were changed so that this is not a topological order (`rewire_on`), they stay as given."""
-    listed = sorted(functions, key=by_serial)
-    rewired = any([x.parent is not None and x.parent.serial > f.serial for f in listed for x in f.inputs])
-    return list(functions) if rewired else listed
+    gradients. Where links were changed (`rewire_on`), a function comes after those that it now depends on."""
+    turns: dict[Function | None, int] = {None: 0}
+    for f in functions:
+        turns[f] = max([f.serial, *[turns.get(x.parent, 0) for x in f.inputs]])
+    return sorted(functions, key=turns.__getitem__)
 
 
 def updates_by(functions: Iterable[Function]) -> list[tuple[Variable, Variable, bool]]:
     """The updates of leaves by functions, in the order of the calls that made them: the leaf, its new value, and
-    whether that starts from the result of the previous update. If not, the leaf is updated once, however many functions
-    do so."""
+    whether that was computed from the leaf in its turn (`F.control.in_turn`), and not from what it held at first."""
     updating = sorted([f for f in functions if f.effects], key=by_serial)
-    return [(leaf, f.outputs[index], not f.args.get("once")) for f in updating for leaf, index in f.effects]
+    turning = {id(x) for f in updating for x in taken_in_turn(f)}
+    return [(leaf, f.outputs[index], id(leaf) in turning) for f in updating for leaf, index in f.effects]
+
+
+def taken_in_turn(f: Function) -> list[Variable]:
+    """The inputs of `f` that are leaves which it updates: it takes them as the update before, in the order of the
+    calls, leaves them."""
+    return [x for x in f.inputs if any([x is leaf for leaf, _ in f.effects])] if f.effects else []
+
+
+def before_their_turns(functions: Iterable[Function]) -> list[tuple[Function, Function]]:
+    """Pairs of functions of which the first updates a leaf, and the second is the next that takes it in turn."""
+    newest: dict[Variable, Function] = {}
+    pairs = []
+    for f in sorted([f for f in functions if f.effects], key=by_serial):
+        pairs += [(newest[x], f) for x in taken_in_turn(f) if x in newest]
+        newest |= {leaf: f for leaf, _ in f.effects}
+    return pairs
 
 
 def needs_gradient(x: Variable) -> bool:

@@ -23,9 +23,9 @@ def from_torch(module: Any) -> TorchNetwork:
     functions of F: the module is exported by `torch.export` for the shapes, dtypes and structure of the arguments and
     the modes (`train`, `eval`) of its parts, and each operator of the export becomes a function of F. Random numbers,
     such as those of dropout, are nngrad's. Buffers that the module changes in a call, such as running statistics, are
-    written by each `forward()` of a graph with that call. Several calls in one graph update them in turn, but all begin
-    at the values from before: where PyTorch's second call of a spectral norm goes on from the first call's vectors,
-    here the next `forward()` does.
+    written by each `forward()` of a graph with that call. Several calls in training mode in one graph follow one
+    another as in PyTorch: each begins with the buffers as the call before it leaves them, such as the vectors of a
+    spectral norm.
 
     Args:
         module: A `torch.nn.Module`. Its arguments can be Variables or arrays, in tuples, lists and dicts too, by

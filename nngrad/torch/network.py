@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from ..functions.control import update
+from ..functions.control import in_turn, update
 from ..graph import Variable, apply
 from ..training.modules import Module
 from .exporting import Exported, exported, numpy_name, run
@@ -62,31 +62,32 @@ class TorchNetwork(Module):
         Raises:
             NotImplementedError: The module does what has no counterpart here; the message says what, and where.
         """
-        leaves, tree = jax.tree_util.tree_flatten((args, kwargs), is_leaf=lambda x: x is None)
-        leaves = [Variable.from_numpy_array(x) if isinstance(x, np.ndarray | jax.Array) else x for x in leaves]
-        inputs = [x for x in leaves if isinstance(x, Variable)]
+        arguments, tree = jax.tree_util.tree_flatten((args, kwargs), is_leaf=lambda x: x is None)
+        arguments = [Variable.from_numpy_array(x) if isinstance(x, np.ndarray | jax.Array) else x for x in arguments]
+        inputs = [x for x in arguments if isinstance(x, Variable)]
         kind = (
-            tree, tuple([(x.shape, x.dtype.name) if isinstance(x, Variable) else _Fixed(x) for x in leaves]),
+            tree, tuple([(x.shape, x.dtype.name) if isinstance(x, Variable) else _Fixed(x) for x in arguments]),
             tuple([m.training for m in self._module.modules()]),
         )  # fmt: skip
         try:
             if kind not in self._exported:
-                self._exported[kind] = self._export(leaves, tree)
+                self._exported[kind] = self._export(arguments, tree)
             found, structure = self._exported[kind]
             rest = iter(inputs)
+            leaves = self._leaves | {name: in_turn(self._leaves[name]) for name in found.updated if name}
             given = [
-                self._leaves[name] if name else next(rest) if constant is None else variable(constant, None)
+                leaves[name] if name else next(rest) if constant is None else variable(constant, None)
                 for name, constant in found.inputs
             ]
             results = run(found, given)
         except Unsupported as error:
             raise NotImplementedError(f"from_torch: {error}") from error
-        leaves = [self._leaves[name] for name in found.updated if name]
-        if leaves:  # one function for all outputs, so that the call updates them once
-            values = [in_dtype(y, leaf.dtype.name) for leaf, y in zip(leaves, results, strict=False)]
-            effects = tuple([(leaf, i) for i, leaf in enumerate(leaves)])
-            results = list(apply(update, (*values, *results[len(leaves) :]), (False,), effects))
-        outputs = results[len(leaves) :]  # new values of buffers come first
+        changed = [self._leaves[name] for name in found.updated if name]
+        if changed:  # one function for all outputs, so that the call updates them once
+            values = [in_dtype(y, leaf.dtype.name) for leaf, y in zip(changed, results, strict=False)]
+            effects = tuple([(leaf, i) for i, leaf in enumerate(changed)])
+            results = list(apply(update, (*values, *results[len(changed) :]), (), effects))
+        outputs = results[len(changed) :]  # new values of buffers come first
         return jax.tree_util.tree_unflatten(structure, outputs)
 
     def _export(self, leaves: Sequence[Any], tree: Any) -> tuple[Exported, Any]:

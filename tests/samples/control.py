@@ -18,5 +18,5 @@ SAMPLES: list[Sample] = [
     sample("recomputed", fixed(0.5, -2.0), fixed(0.5, -2.0), ref=lambda _, original: original, numeric=False),
     sample("value_of", real(2, 3), real(2, 3), ref=lambda _, src: src, surrogate=True),
     sample("assign", real(2, 3), real(2, 3), ref=lambda _, src: src, surrogate=True),
-    sample("update", real(2, 3), real(4), once=True, ref=lambda *x: x),
+    sample("update", real(2, 3), real(4), ref=lambda *x: x),
 ]
