@@ -29,7 +29,8 @@ slopes(
     lambda x, order: x * F.bessel_ratio(x, order=order + 1),
 )  # fmt: skip
 slopes(
-    F.bessel_j, "dy/dx = (J_(n - 1) - J_(n + 1)) / 2, and -J_1 for n = 0 (Abramowitz and Stegun, 9.1.27, 9.1.28)",
-    lambda x, order: 0.5 * (F.bessel_j(x, order=order - 1) - F.bessel_j(x, order=order + 1))
-    if order else -F.bessel_j(x, order=1),
+    F.bessel_first_kind,
+    "dy/dx = (J_(n - 1) - J_(n + 1)) / 2, and -J_1 for n = 0 (Abramowitz and Stegun, 9.1.27, 9.1.28)",
+    lambda x, order: 0.5 * (F.bessel_first_kind(x, order=order - 1) - F.bessel_first_kind(x, order=order + 1))
+    if order else -F.bessel_first_kind(x, order=1),
 )  # fmt: skip

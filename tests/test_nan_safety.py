@@ -308,6 +308,18 @@ def test_hessian_of_a_norm(p: float, mode: str) -> None:
     )
 
 
+@pytest.mark.parametrize("length", [F.std, F.norm, lambda x: F.norm(x, p=1.5), lambda x: F.norm(x, p=3)])
+def test_an_infinite_slope_at_a_length_of_0_is_the_same_in_both_modes(length: Callable[[Variable], Variable]) -> None:
+    x = Variable.from_numpy_array(np.zeros(3))
+    direction = Variable.from_numpy_array(np.array([1.0, 2.0, 0.0]))
+    root, straight = F.sqrt(length(x)), length(x)
+    hidden = F.where(straight > 0, F.sqrt(straight), 0)
+    for y, slope in (root, np.nan), (straight, 0.0), (hidden, 0.0):
+        (gx,), (tangent,) = nn.grad(y, x), nn.jvp([y], [x], [direction])
+        np.testing.assert_array_equal(gx.d, np.full(3, slope))
+        np.testing.assert_array_equal(tangent.d, slope)
+
+
 LENGTHS: dict[str, Callable[[Variable], Variable]] = {
     "norm": F.norm, "root of squares": lambda x: F.sqrt(F.sum(x * x)), "power of squares": lambda x: F.sum(x**2) ** 0.5,
     "std": lambda x: F.std(x) * 2**0.5,

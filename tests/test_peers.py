@@ -123,6 +123,27 @@ def test_other_values_than_those_of_pytorch_are_said_and_there_is_a_way_to_pytor
 
 
 @pytest.mark.slow
+def test_gradients_at_kinks_are_those_that_the_page_for_users_of_pytorch_states() -> None:
+    torch = pytest.importorskip("torch")
+    bound = np.array([-1.0, 1.0])
+    for function, peer, at, here, there in (
+        (F.abs, torch.abs, [0.0], 1, 0), (lambda x: F.absolute_error(x, 0 * x), torch.abs, [0.0], 1, 0),
+        (lambda x: F.clip_by_value(x, -1, 1), lambda x: torch.clamp(x, -1, 1), bound, 0.5, 1),
+        (lambda x: F.maximum_scalar(x, 1.0), lambda x: torch.clamp_min(x, 1), [1.0], 0.5, 1),
+        (lambda x: F.minimum_scalar(x, 1.0), lambda x: torch.clamp_max(x, 1), [1.0], 0.5, 1),
+        (F.hard_tanh, torch.nn.functional.hardtanh, bound, 1, 0),
+        (lambda x: F.prelu(x, F.constant(0.25, (1,))), lambda x: torch.where(x > 0, x, x / 4), [0.0], 1, 1 / 4),
+        (lambda x: F.elu(x, 0.5), lambda x: torch.nn.functional.elu(x, 0.5), [0.0], 1, 0.5),
+        (F.relu, torch.relu, [0.0], 0, 0), (F.relu6, torch.nn.functional.relu6, [0.0, 6.0], 0, 0),
+        (lambda x: F.leaky_relu(x, 0.1), lambda x: torch.nn.functional.leaky_relu(x, 0.1), [0.0], 0.1, 0.1),
+        (F.norm, torch.linalg.vector_norm, [0.0, 0.0], 0, 0), (F.max, torch.amax, [2.0, 2.0], 0.5, 0.5),
+    ):
+        x, t = nn.Variable.from_numpy_array(np.array(at)), torch.tensor(at, dtype=torch.float64, requires_grad=True)
+        np.testing.assert_allclose(nn.grad(F.sum(function(x)), x)[0].d, np.full(len(at), here))
+        np.testing.assert_allclose(torch.autograd.grad(peer(t).sum(), t)[0], np.full(len(at), there))
+
+
+@pytest.mark.slow
 def test_functions_beside_pytorchs_have_equal_values_unless_it_is_said() -> None:
     torch = pytest.importorskip("torch")
     said = {line["function"] for line in WITH_OTHER_VALUES} | RANDOM

@@ -107,6 +107,8 @@ test_bad_arguments = refused([
     (lambda x: F.polygamma(x, 1), TypeError, "n must be an int"),
     (lambda x: F.zeta(x, x), TypeError, "x must be a number"),
     (lambda x: F.zeta(1.0, x), ValueError, "x must be above 1"),
+    (lambda x: F.bessel_j(x, 2), TypeError, "^bessel_j: n must be an int, not a Variable"),
+    (lambda x: F.bessel_j(25, x), ValueError, "order must be between 0 and 24, got 25"),
     (lambda x: F.digamma_derivative(x, order=0), ValueError, "order must be between 1 and 100"),
 ], given=lambda: leaf([0.5]))  # fmt: skip
 
@@ -118,7 +120,7 @@ def test_bessel_functions_at_0_far_out_and_at_infinity() -> Test:
     for _ in range(4):
         orders.append(nn.grad([orders[-1]], [x])[0])
     edges = V.from_numpy_array(np.array([-np.inf, 712.0, 1e5, np.inf]))
-    *got, i0, i1, j3 = yield *orders, F.i0(edges), F.i1(edges), F.bessel_j(x, 3)
+    *got, i0, i1, j3 = yield *orders, F.i0(edges), F.i1(edges), F.bessel_j(3, x)
     for order, values in enumerate(got):
         expected = ss.ivp(0, x.d, order)
         np.testing.assert_allclose(values, expected, rtol=1e-12, atol=1e-9 * (order % 2), err_msg=str(order))

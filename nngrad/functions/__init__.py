@@ -26,6 +26,7 @@ FAMILIES = (
 PLAIN = {
     "associative": ("associative_scan",),
     "attention": ("multi_head_attention",),
+    "bessel": ("bessel_j",),
     "branches": ("cond", "switch"),
     "chains": ("argmax_crf1d", "crf1d"),
     "incomplete": ("expn", "gammainc", "gammaincc"),

@@ -72,6 +72,7 @@ from .batch_statistics import batch_normalization as batch_normalization
 from .batch_statistics import fused_batch_normalization as fused_batch_normalization
 from .batch_statistics import mean_subtraction as mean_subtraction
 from .batch_statistics import sync_batch_normalization as sync_batch_normalization
+from .bessel import bessel_first_kind as bessel_first_kind
 from .bessel import bessel_j as bessel_j
 from .bessel import bessel_ratio as bessel_ratio
 from .bessel import i0 as i0

@@ -188,17 +188,17 @@ def divided(x0: Array, x1: Array, /, limits: bool = False) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear=True, unbounded=True)
 def directed(g: Array, x: Array, y: Array, /) -> jax.Array:
-    """`g x / y`, broadcast together, and 0 where `y` is 0: a gradient in the direction of a vector.
+    """`g x / y`, broadcast together, and `g x` where `y` is 0: a gradient in the direction of a vector.
 
-    Where `y` is 0, derivatives by `x` and `y` are infinite or NaN.
+    Where `y` is 0, so is `x`: the result is 0, or NaN if `g` is infinite. Derivatives by `x` and `y` are not finite.
 
     Args:
         g: The gradient.
         x: Elements of the vector; integers are taken as float32.
         y: Its length.
     """
-    result: jax.Array = divided.forward(lax.mul(*number_pair(g, x)), y, limits=False)
-    return result
+    product, y = floating_pair(lax.mul(*number_pair(g, x)), y)
+    return lax.div(product, lax.select(lax.eq(y, lax.full_like(y, 0)), lax.full_like(y, 1), y))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True, precision="high")

@@ -2,7 +2,7 @@
 
 With I_n for the modified ones, I_n(x) / x^n is an entire function, and its derivative is x I_(n+1)(x) / x^(n+1): so the
 families `bessel_ratio` and `scaled_bessel_ratio` are closed under differentiation, and nothing in them is singular at
-0. So is the family `bessel_j`, by its recurrence. Integers are taken as float32.
+0. So is the family `bessel_first_kind`, by its recurrence. Integers are taken as float32.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import jax
 from jax import lax
 
 from ..graph import Array, Variable, composite, op
-from ..graph.arguments import between
+from ..graph.arguments import as_int, between, coerced
+from ..graph.signatures import explained_by_name
 from .arithmetic import floating, mul2, of_floats, widened
 
 _FAR = 18.0
@@ -120,8 +121,8 @@ def i1(x: Array, /) -> Variable:
 
 
 @op(diagonal=True, precision="high")
-def bessel_j(x: Array, /, order: Annotated[int, between(0, 24)]) -> jax.Array:
-    """The Bessel function J_n(x) of whole order.
+def bessel_first_kind(x: Array, /, *, order: Annotated[int, between(0, 24)]) -> jax.Array:
+    """The Bessel function `bessel_j(order, x)`.
 
     For |x| up to 25, `J_k(x) k! / (x / 2)^k` is computed downwards in k from where it is nearly 1, which is stable, and
     scaled such that J_0 + 2 J_2 + 2 J_4 + ... = 1 (Abramowitz and Stegun, 9.1.27, 9.1.46, 9.12). Beyond it are J_0
@@ -136,6 +137,21 @@ def bessel_j(x: Array, /, order: Annotated[int, between(0, 24)]) -> jax.Array:
     near, far = lax.min(size, bound), lax.max(size, bound)
     value = lax.select(size <= bound, _downwards(near, order), _upwards(far, order))
     return lax.convert_element_type(lax.select(z < 0, -value, value) if order % 2 else value, floating(x).dtype)
+
+
+@explained_by_name
+def bessel_j(n: int, x: Array) -> Variable:
+    """The Bessel function of the first kind J_n(x), of whole order.
+
+    Args:
+        n: The order, from 0 to 24.
+        x: Any shape; integers are taken as float32.
+
+    Raises:
+        TypeError: `n` is not an int; formerly it came second.
+        ValueError: `n` is not from 0 to 24.
+    """
+    return bessel_first_kind(x, order=coerced(as_int, n, "n"))
 
 
 _ASYMPTOTIC = 25.0

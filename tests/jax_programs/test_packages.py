@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import nngrad.jax as nj
+
 from .agreement import agree, agree_to_order, gradients, package
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # which packages give on a JAX that is newer than they are
@@ -67,6 +69,15 @@ PARAMETERS, START = {"k": 2.0, "c": 0.3}, np.array([1.0, 0.2])
 )
 def test_adjoints_of_diffrax(adjoint: str) -> None:
     agree_to_order(1, pendulum(adjoint), PARAMETERS, START)
+
+
+def test_a_refused_second_gradient_names_the_function_the_argument_and_the_order() -> None:
+    swing = pendulum("RecursiveCheckpointAdjoint")
+    slope = nj.grad(swing, argnums=1)
+    with pytest.raises(ValueError, match="Reverse-mode differentiation does not work") as refused:
+        nj.jacrev(slope, argnums=1)(PARAMETERS, START)
+    said = "\n".join(refused.value.__notes__)
+    assert "by argument 1, transformation 2 of end" in said and "JAX cannot differentiate it" in said
 
 
 @pytest.mark.slow
