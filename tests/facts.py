@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import math
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
@@ -469,32 +468,6 @@ def check_by_index(case: Case) -> Check:
     return True
 
 
-def check_from_variables(case: Case) -> Check:
-    """The same, whatever the numbers, where Variables stand for them: for all, and for one and not the next."""
-    op = case.op
-    if op.from_variables is None or len(case.floating) < len(case.arrays):
-        return False
-    given = op.named(case.arguments)
-    other = {name: jax.tree.map(lambda number: float(number) * 1.25 + 0.125, given[name]) for name in op.numbers}
-    other_case = case._replace(arguments=tuple((given | other).values()))
-    f, levels = other_case.function, []
-    ((expected,),) = yield from other_case(case.arrays)
-    for every in (1, 2):
-        places = itertools.count()
-
-        def standing_for(number: float, places: Any = places, every: int = every) -> Any:
-            return number if next(places) % every else Variable.from_numpy_array(np.asarray(number, expected.dtype))
-
-        arguments = (given | jax.tree.map(standing_for, other)).values()
-        y = op.from_variables(f, f.inputs, tuple(arguments))
-        assert y.dtype == expected.dtype, f"from_variables: {y.dtype}, not {expected.dtype}"
-        levels.append([y])
-    ((results,),) = yield [Wanted(levels)]
-    for (y,) in results:
-        near(y, expected, "from_variables")
-    return True
-
-
 def check_of_variables(case: Case) -> Check:
     """The same where Variables stand for all numbers that they may stand for, up to rounding."""
     op = case.op
@@ -581,7 +554,7 @@ checks: dict[str, Callable[[Case], bool | Check]] = {
     "fold": check_fold, "joined_by": check_joined_by,
     "bounded": check_bounded, "elementwise": check_elementwise, "broadcasts": check_broadcasts,
     "predicate": check_predicate, "selects": check_selects, "view": check_view, "reduction": check_reduction,
-    "cost": check_cost, "moving": check_moving, "numbers": check_numbers, "from_variables": check_from_variables,
+    "cost": check_cost, "moving": check_moving, "numbers": check_numbers,
     "by_index": check_by_index, "of_variables": check_of_variables,
     "slice_keys": check_taken, "shape": check_shape, "update_keys": check_placed, "windows": check_windows,
 }  # fmt: skip

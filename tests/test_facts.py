@@ -57,7 +57,7 @@ SHOWING = {
     "channels_last": "convolve", "linear": "sub2", "offset": "linear_combination", "weights": "linear_combination",
     "powers": "mul2", "fold": "add_n", "bounded": "tanh", "elementwise": "tanh", "broadcasts": "sub2",
     "predicate": "less", "selects": "where", "view": "reshape", "reduction": "mean", "cost": "batch_matmul",
-    "moving": "transpose", "numbers": "linear_combination", "from_variables": "linear_combination",
+    "moving": "transpose", "numbers": "linear_combination",
     "of_variables": "elu", "slice_keys": "split", "shape": "take_slices", "update_keys": "stack",
     "joined_by": "concatenate", "windows": "convolve", "by_index": "put_slices",
 }  # fmt: skip
@@ -395,14 +395,6 @@ def adds_it_twice(x, /, val: float):
 @wrong("weights", X, Y, arguments=((2.0, 3.0),), weights="coefficients")
 def weighs_twice(*x, coefficients: Static):
     return sum([c * c * each for c, each in zip(coefficients, x, strict=True)])
-
-
-@wrong(
-    "from_variables", X, arguments=(1.5,), numbers=("val",),
-    from_variables=lambda f, inputs, numbers: F.add2(*inputs, *numbers),
-)  # fmt: skip
-def takes_the_variable_away(x, /, val: float):
-    return x - val
 
 
 @wrong("of_variables", X, arguments=(1.5,), of_variables=lambda x, val: F.mul2(x, val))

@@ -94,7 +94,7 @@ def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Va
     if build_options().applying.auto_forward:
         for f in functions_of(results):
             if not all([y.is_computed for y in f.outputs]):
-                engine.run_function(f)
+                engine.run_functions([f])
     together(results, lambda: _emitted(given, build))
     return results
 

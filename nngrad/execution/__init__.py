@@ -8,7 +8,7 @@ from ..graph.messages import raise_misspelt
 from .compilation_cache import cache_compilations
 from .compiled import executables
 from .compiling import RecompilationWarning
-from .interpret import run_function, run_functions
+from .interpret import run_functions
 from .reading import evaluate, forget_runs, forward
 
 __all__ = [
@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 provide(engine, {
-    "evaluate": evaluate, "forget": forget_runs, "run_function": run_function, "run_functions": run_functions,
+    "evaluate": evaluate, "forget": forget_runs, "run_functions": run_functions,
     "forward": forward,
 })  # fmt: skip
 

@@ -288,7 +288,7 @@ def _compiled(
             plan.fused[key] = fused
     given = [seed for seed in seeds if seed is not None]
     others = [x.cell.raw() for x in fused.others]
-    arrays = (*_arrays(plan, snapshot), *given, *fused.numbers, *others)
+    arrays = (*_arrays(plan, snapshot), *given, *others)
     count = len(outputs) + len(plan.kept) + len(plan.updated)
     run = snapshot.run
     retained = [y.grad for y in at(plan, fused.retained)] if fused.retained else []

@@ -71,11 +71,6 @@ def results_of(f: Function, arrays: Sequence[Any]) -> Arrays:
     return tuple(out) if f.op.multiple_results else (out,)
 
 
-def wait_for(arrays: Arrays) -> None:
-    """Wait until arrays are computed, so that hooks can measure time."""
-    jax.block_until_ready(arrays)
-
-
 def run_unit(
     unit: Unit,
     value: Callable[[Variable], Any],
@@ -97,7 +92,7 @@ def run_unit(
                 hook.forward_preprocess(f, tuple(inputs))
             results = run(f, inputs)
             if hooks:
-                wait_for(results)
+                jax.block_until_ready(results)  # hooks may measure time
             for hook in hooks:
                 hook.forward_postprocess(f, tuple(inputs))
         return
@@ -109,15 +104,10 @@ def run_unit(
     results = ()
     for f in unit.functions:
         results = (*results, *run(f, [value(x) for x in f.inputs]))
-    wait_for(results)
+    jax.block_until_ready(results)
     del results
     for hook in hooks:
         hook.backward_postprocess(origin, in_data, out_grad)
-
-
-def run_function(f: Function) -> None:
-    """Compute the outputs of `f` from the data of its inputs, and apply its effects."""
-    run_functions([f])
 
 
 def run_functions(functions: list[Function]) -> None:

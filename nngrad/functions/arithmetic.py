@@ -266,19 +266,13 @@ def mul_n(*x: Array) -> jax.Array:
 # ---------------------------------------------------------------- a Variable and a number
 
 
-@op(
-    elementwise=True, diagonal=True, linear="together", offset="val", numbers=("val",),
-    from_variables=lambda f, inputs, numbers: add2(*inputs, *numbers), of_variables=lambda x, val: add2(x, val),
-)  # fmt: skip
+@op(elementwise=True, diagonal=True, linear="together", offset="val", numbers=("val",), of_variables=add2)
 def add_scalar(x: Array, /, val: Scalar = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x + val`."""
     return lax.add(*broadcast_scalar(x, val))
 
 
-@op(
-    elementwise=True, diagonal=True, linear=True, numbers=("val",),
-    from_variables=lambda f, inputs, numbers: mul2(*inputs, *numbers), of_variables=lambda x, val: mul2(x, val),
-)  # fmt: skip
+@op(elementwise=True, diagonal=True, linear=True, numbers=("val",), of_variables=mul2)
 def mul_scalar(x: Array, /, val: Scalar = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x * val`."""
     return lax.mul(*broadcast_scalar(x, val))
@@ -291,7 +285,7 @@ def _is_multiplied(exponent: Any) -> bool:
 
 @op(
     elementwise=True, diagonal=True, unbounded=True, numbers=("val",), own_way=_is_multiplied, precision="high",
-    of_variables=lambda x, val: pow2(x, val),
+    of_variables=pow2,
 )  # fmt: skip
 def pow_scalar(x: Array, /, val: Scalar = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x ** val`; whole powers up to 64 are computed by multiplication, and half-integer ones with a square root.
@@ -315,7 +309,7 @@ def pow_scalar(x: Array, /, val: Scalar = 1.0, inplace: Ignored = False) -> jax.
 
 @op(
     elementwise=True, diagonal=True, linear="together", offset="val", numbers=("val",),
-    from_variables=lambda f, inputs, numbers: sub2(*numbers, *inputs), of_variables=lambda x, val: sub2(val, x),
+    of_variables=lambda x, val: sub2(val, x),
 )  # fmt: skip
 def r_sub_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     """`val - x`."""
@@ -323,10 +317,7 @@ def r_sub_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     return lax.sub(minuend, x)
 
 
-@op(
-    elementwise=True, diagonal=True, unbounded=True, numbers=("val",),
-    from_variables=lambda f, inputs, numbers: div2(*numbers, *inputs), of_variables=lambda x, val: div2(val, x),
-)  # fmt: skip
+@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",), of_variables=lambda x, val: div2(val, x))
 def r_div_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     """`val / x`.
 
@@ -353,19 +344,13 @@ def r_pow_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     return lax.pow(base, x)
 
 
-@op(
-    elementwise=True, diagonal=True, numbers=("val",),
-    from_variables=lambda f, inputs, numbers: maximum2(*inputs, *numbers), of_variables=lambda x, val: maximum2(x, val),
-)  # fmt: skip
+@op(elementwise=True, diagonal=True, numbers=("val",), of_variables=maximum2)
 def maximum_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     """`max(x, val)`, element by element; NaN propagates. Where they are equal the derivative is 1/2."""
     return lax.max(*broadcast_scalar(x, val))
 
 
-@op(
-    elementwise=True, diagonal=True, numbers=("val",),
-    from_variables=lambda f, inputs, numbers: minimum2(*inputs, *numbers), of_variables=lambda x, val: minimum2(x, val),
-)  # fmt: skip
+@op(elementwise=True, diagonal=True, numbers=("val",), of_variables=minimum2)
 def minimum_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     """`min(x, val)`, element by element; NaN propagates. Where they are equal the derivative is 1/2."""
     return lax.min(*broadcast_scalar(x, val))

@@ -57,7 +57,6 @@ def eye_like(x: Array, /, k: int = 0) -> Variable:
 
 @op(
     fuses="moving", numbers=("val",),
-    from_variables=lambda f, inputs, arguments: broadcast(arguments[0], shape=f.specs[0].shape),
     of_variables=lambda val, shape, dtype: broadcast(in_dtype(val, np.dtype(dtype)), shape=shape),
 )  # fmt: skip
 def constant(val: Scalar = 0, shape: Shape = (), dtype: DTypeName = FLOAT32) -> jax.Array:

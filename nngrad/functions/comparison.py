@@ -52,10 +52,8 @@ def _comparison(name: str, compare: Predicate, sign: str) -> tuple[OfTwo, OfNumb
     forward.__doc__ = f"1 where `x0 {sign} val`, else 0."
     doc = f"1 where `x0 {sign} x1`, else 0; broadcast together."
     of_two = _of_two(name, lambda x0, x1: compare(*broadcast_pair(x0, x1)), doc)
-    return of_two, op(
-        elementwise=True, diagonal=True, predicate=predicate, numbers=("val",),
-        from_variables=lambda f, inputs, numbers: of_two(*inputs, *numbers), of_variables=of_two,
-    )(forward)  # fmt: skip
+    facts = op(elementwise=True, diagonal=True, predicate=predicate, numbers=("val",), of_variables=of_two)
+    return of_two, facts(forward)
 
 
 equal, equal_scalar = _comparison("equal", lax.eq, "==")

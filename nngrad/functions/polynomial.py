@@ -9,9 +9,9 @@ from typing import Any
 import jax
 from jax import lax
 
-from ..graph import Array, Function, Variable, op
+from ..graph import Array, op
 from ..graph.arguments import IntsEach, Number, NumbersEach
-from .arithmetic import add2, add_n, add_scalar, alike, broadcast_pair, floating, mul2, mul_scalar, raised
+from .arithmetic import alike, broadcast_pair, floating, raised
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, powers=lambda f: f.args["powers"], unbounded=True)
@@ -55,25 +55,9 @@ def _weighted_part(arguments: tuple[Any, ...], start: int, stop: int, count: int
     return ((1,) if start else ()) + coefficients[start:stop], constant if stop == count else 0
 
 
-def _weighted_by_variables(f: Function, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable:
-    """A weighted sum in which some coefficients, or the constant, are Variables."""
-    coefficients, constant = arguments
-    terms = [_times(x, c) for x, c in zip(inputs, coefficients, strict=True)]
-    total = terms[0] if len(terms) == 1 else add_n(*terms)
-    if isinstance(constant, Variable):
-        return add2(total, constant)
-    return add_scalar(total, float(constant)) if constant else total
-
-
-def _times(x: Variable, factor: Any) -> Variable:
-    if isinstance(factor, Variable):
-        return mul2(x, factor)
-    return x if factor == 1 else mul_scalar(x, float(factor))
-
-
 @op(
     elementwise=True, diagonal=True, broadcasts=True, linear="together", weights="coefficients", offset="constant",
-    fold=_weighted_part, numbers=("coefficients", "constant"), from_variables=_weighted_by_variables,
+    fold=_weighted_part, numbers=("coefficients", "constant"),
 )  # fmt: skip
 def linear_combination(*x: Array, coefficients: NumbersEach, constant: Number = 0) -> jax.Array:
     """`coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together.

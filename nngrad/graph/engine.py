@@ -68,13 +68,11 @@ class Engine:
 
     __slots__ = (
         "backward", "body_batched", "body_gradient", "body_tangent", "constant", "evaluate", "forget", "forward",
-        "policy_key", "rematerialised", "run_function", "run_functions",
+        "policy_key", "rematerialised", "run_functions",
     )  # fmt: skip
 
     evaluate: Callable[[Variable], None]
     """Fills the data cell of a Variable that was never computed."""
-    run_function: Callable[[Function], None]
-    """Computes the outputs of one function from the data of its inputs."""
     run_functions: Callable[[list[Function]], None]
     """Computes the outputs of the functions whose outputs are missing."""
     forget: Callable[[list[Function]], None]

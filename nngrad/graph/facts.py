@@ -145,20 +145,11 @@ class RunFacts:
     of_variables: Callable[..., Variable] | None = None
     """The function composed of others, of its inputs and static arguments in order, for callers that give Variables for
     static arguments annotated as `Scalar`."""
-    from_variables: Callable[[Function, tuple[Variable, ...], tuple[Any, ...]], Variable] | None = None
-    """Computes the same with zero-dimensional Variables for some of `numbers`: `from_variables(f, inputs, arguments)`.
-    So a derivative need not be emitted again for each number."""
     exchanges: Callable[[tuple[Any, ...]], Processes | None] | None = None
     """For an op whose forward exchanges arrays with other processes: the group, from its static arguments; None if they
     name only one process (`nngrad.graph.process`)."""
     lockstep: bool = False
     """For an op with bodies: every process runs them equally often, whatever its arrays hold."""
-
-    @property
-    def heavy(self) -> bool:
-        """Whether it does much arithmetic per element: products of matrices, convolutions, and perhaps user code
-        (`Op.is_heavy`)."""
-        return self.cost is not None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -166,6 +157,9 @@ class Facts(ResultFacts, DerivativeFacts, AxisFacts, RunFacts):
     """All facts that an op is declared with: keyword arguments of the `op` decorator, and attributes of the op."""
 
     def __post_init__(self) -> None:
+        self.heavy = self.cost is not None
+        """Whether it does much arithmetic per element: products of matrices, convolutions, and perhaps user code
+        (`Op.is_heavy`)."""
         self.fuses = self.fuses or ("in place" if self.diagonal else "")
         self.view = self.view or self.forwards_inputs
 

@@ -325,7 +325,7 @@ def apply_switches(f: Function, options: BuildOptions) -> None:
             y.need_grad = False
     f.mark = applying.mark
     if applying.auto_forward:
-        engine.run_function(f)
+        engine.run_functions([f])
 
 
 def apply(

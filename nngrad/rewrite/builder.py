@@ -233,13 +233,9 @@ def builder_for(known: list[Function]) -> HashConsTable:
     without = options.emitting.simplify
     # Hooks must see the backward of each function separately, not common subexpressions.
     if not without or options.watching.hooks or (function_hooks and any_hooked(known)):
-        return plain_builder()
+        # It makes a new function for each request: all rules are off but those on which the value depends.
+        return HashConsTable(forms_without(frozenset(RULES) - {"exact-quotients", "lengths"}))
     return HashConsTable(forms_without(frozenset() if without is True else without))
-
-
-def plain_builder() -> HashConsTable:
-    """A builder that makes a new function for each request: all rules are off but those on which the value depends."""
-    return HashConsTable(forms_without(frozenset(RULES) - {"exact-quotients", "lengths"}))
 
 
 @contextmanager

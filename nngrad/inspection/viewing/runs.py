@@ -7,9 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-from ...execution.interpret import interpret, wait_for
+from ...execution.interpret import interpret
 from ...execution.lower import linearize
 from ...graph import Function, Variable
 from ...graph.value import on_host
@@ -133,7 +134,7 @@ def seconds_of(described: Description, outputs: Sequence[Variable]) -> list[floa
         began = time.perf_counter()
 
     def end(f: Function, results: tuple[Any, ...]) -> None:
-        wait_for(results)
+        jax.block_until_ready(results)
         seconds, node = time.perf_counter() - began, at[f]
         before = shortest[node]
         shortest[node] = seconds if before is None else min(before, seconds)
