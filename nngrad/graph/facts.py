@@ -32,8 +32,10 @@ Precision = Literal["", "low", "high", "inside"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class ResultFacts:
-    """Facts on outputs: their shapes, and how they come from the inputs."""
+class Facts:
+    """All facts that an op is declared with: keyword arguments of the `op` decorator, and attributes of the op."""
+
+    # ---------------------------------------------------------------- outputs: their shapes, and how inputs give them
 
     elementwise: bool = False
     """Floating inputs of one shape and dtype give an output of that shape and dtype, and no argument can be wrong, so
@@ -70,10 +72,7 @@ class ResultFacts:
     update_keys: Keys | None = None
     """For an op that places its inputs unchanged in an output that is zero elsewhere: the key of each place."""
 
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class DerivativeFacts:
-    """Facts on derivatives."""
+    # ---------------------------------------------------------------- derivatives
 
     linear: Linearity = False
     """True: linear in the first input with the others held fixed; "each": linear so in each floating input;
@@ -97,30 +96,13 @@ class DerivativeFacts:
     constant: bool = False
     """Derivatives of every order treat its outputs as constants, although they are not."""
 
-    def linear_in(self, index: int) -> bool:
-        """Whether it is linear in one input with the others held fixed."""
-        return not self.offset and (self.linear == "each" or (self.linear is True and index == 0))
-
-    def fixed(self, count: int) -> tuple[int, ...] | None:
-        """Which of `count` inputs are held fixed when it is jointly linear in the others, apart from its offset; None
-        if it is not."""
-        if self.linear == "together":
-            return ()
-        return tuple([i for i in range(count) if i not in self.linear]) if isinstance(self.linear, tuple) else None
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class AxisFacts:
-    """Facts on axes."""
+    # ---------------------------------------------------------------- axes
 
     axes: AxisMap | None = None
     """How axes go through an op that is not diagonal (`nngrad.graph.axes`); None if every element of the output may
     depend on every element of the inputs."""
 
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class RunFacts:
-    """Facts on compilation, execution and cost."""
+    # ---------------------------------------------------------------- compilation, execution and cost
 
     cost: Callable[[Function], int] | None = None
     """For a heavy op, whose arithmetic per element grows with the arrays: the approximate number of additions and
@@ -151,17 +133,23 @@ class RunFacts:
     lockstep: bool = False
     """For an op with bodies: every process runs them equally often, whatever its arrays hold."""
 
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class Facts(ResultFacts, DerivativeFacts, AxisFacts, RunFacts):
-    """All facts that an op is declared with: keyword arguments of the `op` decorator, and attributes of the op."""
-
     def __post_init__(self) -> None:
         self.heavy = self.cost is not None
         """Whether it does much arithmetic per element: products of matrices, convolutions, and perhaps user code
         (`Op.is_heavy`)."""
         self.fuses = self.fuses or ("in place" if self.diagonal else "")
         self.view = self.view or self.forwards_inputs
+
+    def linear_in(self, index: int) -> bool:
+        """Whether it is linear in one input with the others held fixed."""
+        return not self.offset and (self.linear == "each" or (self.linear is True and index == 0))
+
+    def fixed(self, count: int) -> tuple[int, ...] | None:
+        """Which of `count` inputs are held fixed when it is jointly linear in the others, apart from its offset; None
+        if it is not."""
+        if self.linear == "together":
+            return ()
+        return tuple([i for i in range(count) if i not in self.linear]) if isinstance(self.linear, tuple) else None
 
 
 def unknown(f: Function) -> int:
