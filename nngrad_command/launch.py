@@ -19,7 +19,7 @@ from types import FrameType
 from typing import IO
 
 from .arguments import positive, seconds
-from .launched import ANOTHER_FAILED, BIND, COORDINATOR, COUNT, INDEX, LAUNCHED, LOCAL_DEVICES, STEP_TIMEOUT
+from .launched import BIND, COORDINATOR, COUNT, INDEX, LAUNCHED, LOCAL_DEVICES
 from .outcome import complain
 
 GRACE = 10.0
@@ -50,9 +50,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--processes", type=positive, required=True, metavar="N", help="how many processes")
     parser.add_argument("--devices-per-process", type=positive, metavar="K",
                         help="devices of each process: so many GPUs, or virtual devices of the CPU (default: 1)")
-    parser.add_argument("--timeout", type=seconds, metavar="S",
-                        help="how long a process may keep the others waiting in a step before it counts as hung "
-                        "(default: what the script says, else 600)")
     parser.add_argument("--grace", type=seconds, default=GRACE, metavar="S",
                         help="how long processes may take to end, when another has failed or at a signal, before they "
                         f"are killed (default: {GRACE:g})")
@@ -105,8 +102,6 @@ def environments(given: argparse.Namespace) -> Iterator[dict[str, str]]:
             LOCAL_DEVICES: ",".join(map(str, range(index * each, (index + 1) * each))), LAUNCHED: "1",
             "PYTHONUNBUFFERED": "1",
         }  # fmt: skip
-        if given.timeout is not None:
-            environment[STEP_TIMEOUT] = str(given.timeout)
         if given.devices_per_process is not None:
             flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={each}"
             environment["XLA_FLAGS"] = flags.strip()
@@ -158,9 +153,9 @@ def _outcome(processes: list[Process], ended: list[Process], signals: list[int],
     """Report how the processes ended, and return the exit code."""
     killed = ", ".join([str(index) for index, process in enumerate(processes) if process not in ended])
     also = f"; not ended after {grace:g} s, and killed: {killed}" if killed else ""
-    # Those that ended because of another one come last; JAX aborts a process whose coordinator has gone.
+    # An abort comes last: JAX aborts a process when another one has died.
     failed = sorted([process for process in ended if process.returncode],
-                    key=lambda process: process.returncode in (ANOTHER_FAILED, -signal.SIGABRT))
+                    key=lambda process: process.returncode == -signal.SIGABRT)
     code = failed[0].returncode if failed else -signal.SIGKILL if killed else 0
     if signals:
         complain(f"nngrad launch: {signal.Signals(signals[0]).name}, sent to all processes{also}")

@@ -219,7 +219,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("communicators")
     parts = ("collectives", "graphs", "refusals", "example")
     script = str(ROOT / "tests" / "communicating.py")
-    run("nngrad", "launch", "-n", str(REAL), "--timeout", "120", script, str(folder), *parts)
+    run("nngrad", "launch", "-n", str(REAL), script, str(folder), *parts)
     return findings(folder, REAL)
 
 

@@ -18,12 +18,10 @@ import numpy as np
 import pytest
 
 import nngrad as nn
-from nngrad.distributed import exchange
 from nngrad.distributed.devices.grid import Mesh
 from nngrad.distributed.hosts import joining
 from nngrad.distributed.hosts.joining import launcher_of
 from nngrad.distributed.hosts.sharing import part_for
-from nngrad.distributed.hosts.watching import DONE, GONE, LEAVING, RUNNING, Beat, Failure, Judge
 from nngrad.execution import compiling
 from nngrad.execution.program import Program
 from nngrad.graph.block import Block
@@ -31,6 +29,7 @@ from nngrad_command import entry
 from tests.several_hosts import programs, resuming
 from tests.several_hosts.equality import differences
 from tests.several_hosts.running import LIMIT, ended, launch_command, launched, started
+from tests.several_hosts.trouble import HEARTBEAT_TIMEOUT
 
 SCRIPT = """
 import os, signal, subprocess, sys, time
@@ -66,15 +65,15 @@ def children_of(text: str) -> list[int]:
 
 def test_lines_have_the_number_of_their_process(launch: Any) -> None:
     done = launch(3, "print(sys.argv[1:], os.environ['JAX_COORDINATOR_ADDRESS'], os.environ['JAX_LOCAL_DEVICE_IDS'], "
-                     "os.environ['XLA_FLAGS'], os.environ['NNGRAD_STEP_TIMEOUT'])\nprint('a fault', file=sys.stderr)",
-                  "--devices-per-process", 2, "--timeout", 50, arguments=("-n", "--x"))
+                     "os.environ['XLA_FLAGS'])\nprint('a fault', file=sys.stderr)",
+                  "--devices-per-process", 2, arguments=("-n", "--x"))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     ports = set(re.findall(r"127\.0\.0\.1:(\d+)", done.stdout))
     assert len(ports) == 1
     for i in range(3):
         assert f"[{i}] ['-n', '--x'] 127.0.0.1:{min(ports)} {2 * i},{2 * i + 1} " \
-               "--xla_force_host_platform_device_count=2 50.0" in lines
+               "--xla_force_host_platform_device_count=2" in lines
     assert sorted(done.stderr.splitlines()) == [f"[{i}] a fault" for i in range(3)]
 
 
@@ -96,7 +95,7 @@ def test_a_process_that_fails_ends_all(launch: Any, end: str, code: int, said: s
 
 
 def test_the_one_that_failed_first_by_itself_is_named(launch: Any) -> None:
-    done = launch(3, "time.sleep(0.5 * (index == 2)); sys.exit([75, 75, 4][index])")
+    done = launch(3, "time.sleep(0.5 * (index == 2)); sys.exit(4) if index == 2 else os.abort()")
     assert done.returncode == 4
     assert "process 2 (pid" in done.stderr
 
@@ -149,7 +148,7 @@ def test_an_output_that_nobody_reads_ends_all(tmp_path: Path) -> None:
     [
         (["-n", "0", "x.py"], "0 is not positive"), (["x.py"], "-n/--processes"),
         (["-n", "2", "not/there.py"], "there is no file 'not/there.py'"),
-        (["-n", "2", "a.module"], "give -m before it"), (["-n", "2", "--timeout", "0", "x.py"], "above 0"),
+        (["-n", "2", "a.module"], "give -m before it"), (["-n", "2", "--grace", "0", "x.py"], "above 0"),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_explained(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +174,6 @@ def test_a_single_process_joins_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nn.hosts.process_index() == 0
     assert nn.hosts.process_count() == 1
     assert nn.hosts.is_first()
-    assert exchange.watch is None
     nn.hosts.barrier()
     assert nn.hosts.part_of([1, 2, 3]) == [1, 2, 3]
 
@@ -188,8 +186,8 @@ def test_joining_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, value)
     with pytest.raises(RuntimeError, match="comes too late: JAX has already started its devices"):
         nn.hosts.initialize()
-    with pytest.raises(ValueError, match="step_timeout: must be a positive number of seconds, got 0"):
-        nn.hosts.initialize(step_timeout=0)
+    with pytest.raises(ValueError, match="heartbeat_timeout: must be a positive number of seconds, got 0"):
+        nn.hosts.initialize(heartbeat_timeout=0)
 
 
 def test_launchers_are_known_by_their_variables() -> None:
@@ -228,67 +226,6 @@ def test_parts_are_equal_and_cover_all() -> None:
         part_for([1, 2], 0, 3, blocks=False, remainder="drop")
     with pytest.raises(TypeError, match="data: must have a length"):
         part_for(iter([1]), 0, 1, blocks=False, remainder="drop")
-
-
-# ---------------------------------------------------------------- judging
-
-
-def beats(number: int, *told: tuple[int, int, str]) -> dict[int, Beat]:
-    return {i: Beat(number, begun, ended, state) for i, (begun, ended, state) in enumerate(told)}
-
-
-def test_who_is_silent_is_dead() -> None:
-    judge = Judge(3, 10.0, 60.0, 0.0)
-    assert judge.failure(beats(1, (4, 4, RUNNING), (4, 4, RUNNING), (4, 4, RUNNING)), 1.0) is None
-    alive = {0: Beat(2, 5, 4), 1: Beat(1, 4, 4), 2: Beat(2, 5, 4)}
-    assert judge.failure(alive, 8.0) is None
-    failure = judge.failure({**alive, 0: Beat(3, 5, 4), 2: Beat(3, 5, 4)}, 11.5)
-    assert failure is not None
-    assert failure.index == 1
-    assert "no sign of life for 10.5 s, after computation 4" in failure.reason
-    assert judge.failure(alive, 12.0, sudden=3.0) is not None
-    never = Judge(2, 10.0, 60.0, 0.0)
-    assert never.failure({0: Beat(1)}, 9.0) is None
-    assert never.failure({0: Beat(2)}, 11.0).index == 1  # type: ignore[union-attr]
-
-
-def test_who_keeps_the_others_waiting_hangs() -> None:
-    judge = Judge(3, 10.0, 60.0, 0.0)
-    for second in range(0, 300, 5):  # nobody waits
-        assert judge.failure(beats(second, (4, 4, RUNNING), (4, 4, RUNNING), (4, 4, RUNNING)), float(second)) is None
-    stuck = (5, 4, RUNNING), (6, 4, RUNNING), (4, 4, RUNNING)
-    for second in range(300, 355, 5):
-        assert judge.failure(beats(second, *stuck), float(second)) is None
-    failure = judge.failure(beats(400, *stuck), 360.0)
-    assert failure is not None
-    assert failure.index == 2
-    assert "hangs after computation 4 of all processes: others have waited for it in computation 5" in failure.reason
-    together = Judge(2, 1e6, 60.0, 0.0)
-    assert together.failure(beats(1, (5, 4, RUNNING), (5, 4, RUNNING)), 0.0) is None
-    failure = together.failure(beats(2, (5, 4, RUNNING), (5, 4, RUNNING)), 61.0)
-    assert failure is not None
-    assert failure == Failure(-1, "all processes are in computation 5, which has not ended for 61.0 s")
-
-
-def test_who_ends_early_is_named() -> None:
-    judge = Judge(2, 10.0, 60.0, 0.0)
-    assert judge.failure(beats(1, (4, 4, RUNNING), (4, 4, DONE)), 0.0) is None
-    failure = judge.failure(beats(2, (5, 4, RUNNING), (4, 4, DONE)), 0.5)
-    assert failure is not None
-    assert failure.index == 1
-    assert "ended its script after computation 4" in failure.reason
-    assert not judge.all_done()
-    judge.failure(beats(3, (5, 5, DONE), (5, 5, DONE)), 1.0)
-    assert judge.all_done()
-
-
-def test_process_0_waits_for_those_that_are_there() -> None:
-    judge = Judge(3, 100.0, 60.0, 0.0)
-    judge.failure(beats(1, (1, 1, LEAVING), (1, 1, GONE), (1, 1, LEAVING)), 1.0)
-    assert not judge.all_gone(2.0)
-    assert judge.all_gone(9.0)  # process 2 is silent
-    judge.failure(beats(2, (1, 1, LEAVING), (1, 1, GONE), (1, 1, GONE)), 9.0)
-    assert judge.all_gone(9.1)
 
 
 # ---------------------------------------------------------------- together
@@ -331,32 +268,28 @@ def seconds_since_it_failed(*outputs: str) -> float:
 
 
 @pytest.mark.slow
-def test_an_error_under_slurm_is_told_to_all() -> None:
+def test_an_error_under_slurm_ends_all() -> None:
     of_job = {"SLURM_JOB_ID": str(10_000 + os.getpid()), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2",
               "SLURM_STEP_NUM_NODES": "1", "JAX_COORDINATOR_PORT": str(free_port())}
     (code, out, err), (other_code, other_out, other_err) = by_hand(
         "error", 1, *[{**of_job, "SLURM_PROCID": i, "SLURM_LOCALID": i} for i in "01"])
-    assert seconds_since_it_failed(other_out) < SECONDS
+    assert seconds_since_it_failed(other_out) < 2 * HEARTBEAT_TIMEOUT + SECONDS
     assert "process 1 of 2, started by SLURM" in other_out
-    assert (code, other_code) == (75, 1), err + other_err
-    said = r"process 1 \(.*, pid \d+\) has failed: ValueError: a bad batch \(.*trouble\.py, line \d+\)"
-    assert re.search(f"^nngrad: process 0 of 2 ends: {said}$", err, re.MULTILINE), err
-    assert re.search(f"^nngrad: process 1 of 2 ends: {said}$", other_err, re.MULTILINE), other_err
-    assert "Check failure stack trace" not in err + other_err
+    assert other_code == 1 and "ValueError: a bad batch" in other_err
+    assert code != 0, err
     assert "the end" not in out
 
 
 @pytest.mark.slow
-def test_the_death_of_the_coordinator_under_mpi_is_told_to_all() -> None:
+def test_the_death_of_the_coordinator_under_mpi_ends_all() -> None:
     of_job = {"OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://127.0.0.1:34911", "OMPI_COMM_WORLD_SIZE": "2",
               "JAX_COORDINATOR_PORT": str(free_port())}
     (code, out, _), (other_code, other_out, other_err) = by_hand(
         "kill midway", 0, *[{**of_job, "OMPI_COMM_WORLD_RANK": i, "OMPI_COMM_WORLD_LOCAL_RANK": i} for i in "01"])
-    assert seconds_since_it_failed(out) < SECONDS
+    assert seconds_since_it_failed(out) < 2 * HEARTBEAT_TIMEOUT + SECONDS
     assert "process 1 of 2, started by Open MPI" in other_out
     assert code == -signal.SIGKILL
-    assert other_code in (-signal.SIGABRT, 1, 75)  # 1 by JAX 0.8
-    assert re.search(r"process 0 \(.*, pid \d+\).*has died", other_err), other_err
+    assert other_code in (-signal.SIGABRT, 1), other_err
 
 
 @pytest.mark.slow
@@ -366,7 +299,6 @@ def test_a_killed_process_ends_all_and_the_run_goes_on(tmp_path: Path) -> None:
     assert seconds_since_it_failed(done.stdout) < SECONDS
     assert done.returncode == 137
     assert re.search(r"nngrad launch: process 1 \(pid \d+\) was killed by signal 9 \(SIGKILL\)", done.stderr)
-    assert re.search(r"nngrad: process 0 of 2 ends: process 1 \(.*, pid \d+\) has died", done.stderr), done.stderr
     last = max(map(int, re.findall(r"step (\d+)", done.stdout)))
     again = launched(*run, last + 2, "--compare")
     assert again.returncode == 0, again.stdout + again.stderr
@@ -378,25 +310,12 @@ def test_a_killed_process_ends_all_and_the_run_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_process_that_hangs_ends_all() -> None:
-    done = launched("-n", 2, "--grace", 20, "-m", "tests.several_hosts.trouble", "loop", 0)
-    assert seconds_since_it_failed(done.stdout) < 2 * SECONDS
+def test_one_that_does_not_arrive_is_named() -> None:
+    done = launched("-n", 2, "--grace", 1, "-m", "tests.several_hosts.trouble", "late", 1)
     assert done.returncode == 1
-    assert re.search(r"\[1\] nngrad: process 1 of 2 ends: process 0 \(.*, pid \d+\) hangs after computation \d+ of all "
-                     r"processes: others have waited for it in computation \d+ for \d", done.stderr), done.stderr
-    assert re.search(r"\[0\] .*trouble\.py\", line \d+ in get_into_trouble", done.stderr), done.stderr
-    assert "nngrad launch: process 0 (pid" in done.stderr
-
-
-@pytest.mark.slow
-def test_one_that_never_comes_is_missed() -> None:
-    script = "import nngrad as nn; nn.hosts.initialize(initialization_timeout=1)"
-    variables = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "NNGRAD_PROCESS_COUNT": "2"}
-    with started([sys.executable, "-W", "ignore", "-c", script], {**variables, "NNGRAD_PROCESS_INDEX": "1"}) as process:
-        _, err = process.communicate(timeout=LIMIT)
-    assert process.returncode == 1
-    assert re.search(r"HostError: process 1 waited 1 s for the others to call nn.hosts.initialize\(\); process 0 "
-                     r"does not answer at 127\.0\.0\.1:\d+", err), err
+    assert re.search(r"nngrad launch: process 0 \(pid \d+\) failed with exit code 1", done.stderr), done.stderr
+    assert re.search(r"^\[0\] .*Barrier timed out", done.stderr, re.MULTILINE), done.stderr
+    assert re.search(r"^\[0\] (.*:)?1$", done.stderr, re.MULTILINE), "the name of the task"
 
 
 def free_port() -> int:

@@ -72,7 +72,7 @@ class Communicator:
 
         Raises:
             RuntimeError: Too late: JAX has already computed something.
-            HostError: Not all processes have called this.
+            Exception: As for `nn.hosts.initialize`, if not all processes have called this.
         """
         if self._groups:
             return

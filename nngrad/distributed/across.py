@@ -11,7 +11,6 @@ import functools
 import hashlib
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -20,7 +19,6 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..graph.process import AXIS, Processes, check_process
-from . import exchange
 
 _ALONG = PartitionSpec(AXIS)
 
@@ -30,7 +28,7 @@ class Across:
 
     The first call compares what the processes are about to run. If the programs differ, all processes raise an error,
     and none waits for a partner that never comes. If only some have already compared theirs, they do wait for each
-    other, unless somebody watches for that (`nn.hosts`): comparing at each call would take as long as a small exchange.
+    other: comparing at each call would take as long as a small exchange.
     On CPUs results are waited for, since JAX's queue there does not keep several exchanges apart.
 
     Args:
@@ -44,8 +42,7 @@ class Across:
     """
 
     __slots__ = (
-        "__weakref__", "_checked", "_device", "_function", "_is_of_all", "_jitted", "_lock", "_mesh", "_processes",
-        "_waits",
+        "__weakref__", "_checked", "_device", "_function", "_jitted", "_lock", "_mesh", "_processes", "_waits",
     )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], group: Processes, device: jax.Device | None = None) -> None:
@@ -55,7 +52,6 @@ class Across:
         self._function = function
         self._jitted = jax.jit(self._on_parts)
         self._checked = False
-        self._is_of_all = len(group) == jax.process_count()
         self._lock = threading.RLock()  # reentrant, for signal handlers
         self._waits = self._device.platform == "cpu"
 
@@ -63,17 +59,11 @@ class Across:
         """This process's results for its own arrays."""
         check_process()
         given = tuple([self._joined(array) for array in arrays])
-        # Collective computations of all processes are counted, to find out who is missing; those of some are not.
-        with exchange.joint_computation() if self._is_of_all else nullcontext():
-            if not self._checked:
-                self._check(given)
-            results = self._jitted(given)
-            own = tuple(map(_own, results)) if isinstance(results, tuple) else _own(results)
-            if self._waits:
-                jax.block_until_ready(own)
-            elif self._is_of_all and exchange.watch is not None:
-                exchange.watch.running(own)
-        return own
+        if not self._checked:
+            self._check(given)
+        results = self._jitted(given)
+        own = tuple(map(_own, results)) if isinstance(results, tuple) else _own(results)
+        return jax.block_until_ready(own) if self._waits else own
 
     def lowered(self, *arrays: Any) -> Any:
         """The `jax.stages.Lowered` for arrays like these."""

@@ -1,11 +1,9 @@
-"""Exchange of arrays between processes that all make the same calls, and the watch over those that are missing."""
+"""Exchange of arrays between processes that all make the same calls."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -20,52 +18,10 @@ if TYPE_CHECKING:
 _DIGEST = 32
 
 
-class Watch(Protocol):
-    """Notified when this process computes together with others, so that it can name one that is missing."""
-
-    def begin(self) -> None:
-        """A computation begins; raises an error if another process has failed."""
-
-    def running(self, results: Any) -> None:
-        """It has returned `results`, which may not be ready yet."""
-
-    def end(self) -> None:
-        """It is finished."""
-
-    def lost(self, error: Exception) -> Exception | None:
-        """The failure of another process that caused `error`, or None."""
-
-
-watch: Watch | None = None
-"""Set once, when this process joins others."""
-terminations = 0
-"""How many blocks that handle SIGTERM themselves are entered. JAX tells all processes when one receives it, and each
-continues; outside of such blocks `watch` ends them, as SIGTERM usually does."""
-
-
-@contextlib.contextmanager
-def joint_computation() -> Iterator[None]:
-    """Surrounds a collective computation: if a process is missing, raise the error of `watch`, which names it."""
-    if watch is None:
-        yield
-        return
-    watch.begin()
-    try:
-        yield
-    except Exception as error:
-        named = watch.lost(error)
-        if named is None or named is error:
-            raise
-        raise named from error
-    finally:
-        watch.end()
-
-
 def gathered_rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Gather an array from each process, as rows. All processes must call it."""
-    with joint_computation():
-        rows: np.ndarray[Any, Any] = multihost_utils.process_allgather(array)
-        return rows
+    rows: np.ndarray[Any, Any] = multihost_utils.process_allgather(array)
+    return rows
 
 
 def shared(array: np.ndarray[Any, Any], sharding: NamedSharding, name: str) -> jax.Array:

@@ -67,9 +67,8 @@ class Run:
 
 
 def main(folder: str) -> None:
-    nn.hosts.initialize(step_timeout=60.0)
-    onlooker = nn.Checkpointer(folder)  # as long as it sees to signals, what comes after one is not ended by it
-    with nn.deterministic(), nn.mesh(data=jax.device_count()), onlooker.saving_on_signals():
+    nn.hosts.initialize()
+    with nn.deterministic(), nn.mesh(data=jax.device_count()):
         ended = Run(folder)
         try:
             with ended.checkpointer.saving_on_signals():

@@ -16,20 +16,21 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 
 FAILS_AT, STEPS = 3, 6
-HEARTBEAT_TIMEOUT, STEP_TIMEOUT = 12.0, 6.0
+HEARTBEAT_TIMEOUT = 12.0
 
 
 def main(kind: str, which: int) -> None:
     """Train for a few steps; process `which` gets into trouble of a kind before one of them."""
-    joined = nn.hosts.initialize(heartbeat_timeout=HEARTBEAT_TIMEOUT, step_timeout=STEP_TIMEOUT,
-                                 initialization_timeout=60)
+    joined = nn.hosts.initialize(heartbeat_timeout=HEARTBEAT_TIMEOUT, initialization_timeout=60)
     print(joined, flush=True)
     np.random.seed(0)
     x = nn.Variable((4 * joined.count, 3))
     with nn.mesh(data=-1):
         step = nn.train_step(F.mean(PF.affine(x, 2) ** 2), nn.get_parameters(), S.Sgd(0.1), inputs=[x])
         step(np.ones((4, 3), "f"))
-        nn.hosts.barrier()
+        if kind == "late" and joined.index == which:
+            time.sleep(60)
+        nn.hosts.barrier(3 if kind == "late" else 60)
         for i in range(1, 1 << 20 if kind == "kill midway" else STEPS):
             if i == FAILS_AT and joined.index == which:
                 print(f"{time.time():.3f} it fails", flush=True)
@@ -41,19 +42,9 @@ def main(kind: str, which: int) -> None:
 def get_into_trouble(kind: str) -> None:
     if kind == "error":
         raise ValueError("a bad batch")
-    if kind == "exit":
-        sys.exit(3)
-    if kind == "loop":
-        while True:
-            pass
     if kind == "kill midway":  # from another thread, while this one goes on with its steps
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGKILL)).start()
-    if kind in SIGNALS:
-        os.kill(os.getpid(), SIGNALS[kind])
-        time.sleep(60)
 
-
-SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "terminate": signal.SIGTERM}
 
 if __name__ == "__main__":
     main(sys.argv[1], int(sys.argv[2]))

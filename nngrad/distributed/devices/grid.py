@@ -6,10 +6,9 @@ arguments. So nngrad only has to place them, and placement changes no result exc
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -207,14 +206,7 @@ class Mesh:
 
     def turn(self) -> AbstractContextManager[Any]:
         """A lock to hold while something runs on the mesh: on CPUs one program at a time."""
-        if self.spans_processes:
-            return self._turn_of_all()
         return _turns if self._waits else _AT_ONCE
-
-    @contextlib.contextmanager
-    def _turn_of_all(self) -> Iterator[None]:
-        with _turns if self._waits else _AT_ONCE, exchange.joint_computation():
-            yield
 
     def finished(self, results: Any) -> Any:
         """`results`, after waiting for them if the mesh is of CPUs.
@@ -224,8 +216,6 @@ class Mesh:
         """
         if self._waits and not any([isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(results)]):
             jax.block_until_ready(results)
-        elif self.spans_processes and exchange.watch is not None:
-            exchange.watch.running(results)
         return results
 
 

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.util
 import math
 import os
-import threading
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import jax
 
-from nngrad_command.last_words import is_there
-from nngrad_command.launched import COORDINATOR, COUNT, INDEX, LAUNCHED, STEP_TIMEOUT
+from nngrad_command.launched import COORDINATOR, COUNT, INDEX, LAUNCHED
 
-from .. import exchange
-from .leaving import HostError, leave
 from .store import global_state
-from .watching import HostWatch
 
-HEARTBEAT_TIMEOUT, INITIALIZATION_TIMEOUT, TIMEOUT = 100.0, 300.0, 600.0
-LATER = 30
-"""Seconds that JAX's timeout exceeds nngrad's, since JAX aborts the process without a clear message. A lost heartbeat
-aborts it too, so JAX's limit for that is twice nngrad's."""
+HEARTBEAT_TIMEOUT, INITIALIZATION_TIMEOUT = 100.0, 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +41,7 @@ _membership: Membership | None = None
 
 
 def initialize(
-    *,
-    step_timeout: float | None = None,
-    heartbeat_timeout: float = HEARTBEAT_TIMEOUT,
-    initialization_timeout: float = INITIALIZATION_TIMEOUT,
+    *, heartbeat_timeout: float = HEARTBEAT_TIMEOUT, initialization_timeout: float = INITIALIZATION_TIMEOUT
 ) -> Membership:
     """Join the processes that a launcher has started, so that they compute together; call it before anything else.
 
@@ -62,15 +54,12 @@ def initialize(
         with nn.mesh(data=-1):
             ...
 
-    Afterwards the processes watch each other. When one fails, dies or hangs, all end within a fixed time, with a
-    `HostError`, or at least a line on standard error, that names it. The process that failed exits with 1, the others
-    with 75. At the end of the script each process waits for the others.
+    JAX's coordination service, which process 0 runs, watches the processes: where one dies, it aborts the others. A
+    process whose script raises an error ends at once, with the exit code 1. At the end of the script each process waits
+    for the others.
 
     Args:
-        step_timeout: Seconds that a process may keep the others waiting in a collective computation before it counts as
-            hung. Compilation counts. By default the value of `nngrad launch --timeout`, else 600.
-        heartbeat_timeout: Seconds without a heartbeat after which a process counts as dead. After a computation has
-            failed because of a lost connection, 3 are enough.
+        heartbeat_timeout: Seconds without a heartbeat after which JAX counts a process as dead.
         initialization_timeout: Seconds within which all processes must call this.
 
     Returns:
@@ -79,68 +68,60 @@ def initialize(
     Raises:
         ValueError: A timeout is not positive, or environment variables are missing or invalid.
         RuntimeError: Too late: JAX has already computed something.
-        HostError: Not all processes have called this within `initialization_timeout`.
+        Exception: JAX's error if not all processes have called this within `initialization_timeout`; JAX may abort the
+            process instead.
     """
     global _membership
     if _membership is not None:
         return _membership
-    for name, seconds in (("step_timeout", step_timeout), ("heartbeat_timeout", heartbeat_timeout),
-                          ("initialization_timeout", initialization_timeout)):
-        if seconds is not None and not seconds > 0:
+    for name, seconds in (("heartbeat_timeout", heartbeat_timeout), ("initialization_timeout", initialization_timeout)):
+        if not seconds > 0:
             raise ValueError(f"{name}: must be a positive number of seconds, got {seconds!r}")
-    if step_timeout is None:
-        step_timeout = _seconds_of(os.environ.get(STEP_TIMEOUT), TIMEOUT)
     launcher = launcher_of(os.environ)
     if not jax.distributed.is_initialized() and not _join(launcher, heartbeat_timeout, initialization_timeout):
         _membership = Membership(0, 1, None if launcher is None else launcher.name)
         return _membership
     index, count = global_state.process_id, global_state.num_processes  # without starting devices
     if count > 1:
-        watch = HostWatch(index, count, heartbeat_timeout, step_timeout)
-        watch.start(str(global_state.coordinator_address))
-        exchange.watch = watch
+        _end_at_once_on_errors()
     _membership = Membership(index, count, "the script itself" if launcher is None else launcher.name)
     return _membership
-
-
-def _seconds_of(text: str | None, default: float) -> float:
-    try:
-        return default if text is None else float(text)
-    except ValueError:
-        raise ValueError(f"{STEP_TIMEOUT}: must be a number of seconds in the environment, got {text!r}") from None
 
 
 def _join(launcher: Launcher | None, heartbeat_timeout: float, initialization_timeout: float) -> bool:
     """Join the other processes, and return whether there are any."""
     if launcher is not None and launcher.count == 1:
         return False
-    arguments = {} if launcher is None else launcher.arguments
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    ended = threading.Event()
-    errors: list[BaseException] = []
-
-    def connect() -> None:
-        try:
-            jax.distributed.initialize(
-                **arguments, initialization_timeout=math.ceil(initialization_timeout) + LATER,
-                heartbeat_timeout_seconds=math.ceil(2 * heartbeat_timeout),
-            )  # fmt: skip
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            ended.set()
-
-    # In a thread, since JAX's call cannot be interrupted, and its own timeout aborts the process.
-    threading.Thread(target=connect, name="nngrad hosts: connect", daemon=True).start()
     try:
-        came = ended.wait(initialization_timeout)
-    except BaseException:
-        atexit.register(leave, 130)
-        raise
-    if not came:
-        atexit.register(leave, 1)
-        raise HostError(_who_is_missing(initialization_timeout))
-    return not errors or _explained(errors[0], launcher)
+        jax.distributed.initialize(
+            **({} if launcher is None else launcher.arguments), heartbeat_timeout_seconds=math.ceil(heartbeat_timeout),
+            initialization_timeout=math.ceil(initialization_timeout),
+        )  # fmt: skip
+    except Exception as error:
+        return _explained(error, launcher)
+    return True
+
+
+def _end_at_once_on_errors() -> None:
+    """Let an error of the script end this process at once. When Python exits, JAX waits for the other processes, which
+    may wait for this one. What is registered with `atexit` after `initialize` still runs."""
+    codes: list[int] = []
+    process, hook = os.getpid(), sys.excepthook
+
+    def note(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        hook(kind, error, trace)
+        codes.append(130 if issubclass(kind, KeyboardInterrupt) else 1)
+
+    def leave() -> None:
+        if codes and os.getpid() == process:
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):
+                    stream.flush()
+            os._exit(codes[0])
+
+    sys.excepthook = note
+    atexit.register(leave)
 
 
 def _explained(error: BaseException, launcher: Launcher | None) -> bool:
@@ -156,16 +137,6 @@ def _explained(error: BaseException, launcher: Launcher | None) -> bool:
         raise RuntimeError("nn.hosts.initialize() comes too late: JAX has already started its devices. Call it before "
                            "you compute anything or call jax.devices(), jax.device_count() and the like") from error
     raise error
-
-
-def _who_is_missing(seconds: float) -> str:
-    count, index, address = global_state.num_processes, global_state.process_id, global_state.coordinator_address
-    waited = f"process {index} waited {seconds:g} s for the others to call nn.hosts.initialize()"
-    if index == 0:
-        return f"{waited}; as process 0 it listens at {address}"
-    if not is_there(str(address)):
-        return f"{waited}; process 0 does not answer at {address}: check that it runs and can be reached"
-    return f"{waited}; process 0 answers at {address}, so one of the other {count - 1} is missing"
 
 
 NAMED = {

@@ -6,10 +6,7 @@ from typing import Any
 
 import jax
 
-from .. import exchange
-from .leaving import HostError
 from .store import KeyValueStore, global_state
-from .watching import HostWatch
 
 _passed = 0
 """The number of barriers that this process has passed; it makes the name of each barrier in the store unique."""
@@ -32,39 +29,23 @@ def is_first() -> bool:
     return jax.process_index() == 0
 
 
-def barrier(timeout: float | None = None) -> None:
+def barrier(timeout: float = 600.0) -> None:
     """Wait until all processes have called this. In a single process it returns at once.
 
     Args:
-        timeout: Seconds to wait; by default the `step_timeout` of `nn.hosts.initialize`.
+        timeout: Seconds to wait.
 
     Raises:
-        HostError: A process did not arrive in time or has failed; the message names it.
-        RuntimeError: There are several processes, but `nn.hosts.initialize` was not called.
+        ValueError: `timeout` is not positive.
+        RuntimeError: A process did not arrive in time, or has died; the message, which is JAX's, names it as a task.
     """
     global _passed
     if global_state.num_processes == 1:
         return
-    watch = exchange.watch
-    if not isinstance(watch, HostWatch):
-        raise RuntimeError("nn.hosts.barrier: call nn.hosts.initialize() at the beginning of the script")
-    seconds = watch.step_timeout if timeout is None else timeout
-    if not seconds > 0:
+    if not timeout > 0:
         raise ValueError(f"timeout: must be a positive number of seconds, got {timeout!r}")
     _passed += 1
-    name, store = f"barrier {_passed}", KeyValueStore()
-    with exchange.joint_computation():
-        store.write(name, global_state.process_id, "here")
-        try:
-            store.wait_for_all(name + " passed", seconds)
-        except Exception as error:
-            if watch.failure is not None:
-                raise watch.failure from error
-            missing = sorted(set(range(global_state.num_processes)) - set(store.read(name)))
-            if not missing:
-                raise
-            which = ", ".join(map(str, missing))
-            raise HostError(f"nn.hosts.barrier: process {which} did not arrive within {seconds:g} s") from error
+    KeyValueStore().wait_for_all(f"barrier {_passed}", timeout)
 
 
 def part_of(data: Any, *, blocks: bool = True, remainder: str = "refuse") -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import jax
@@ -13,7 +12,7 @@ from ...graph.process import jax_internal
 class _Public:
     """The part of `global_state` that JAX's public functions provide."""
 
-    client = coordinator_address = None
+    client = None
 
     @property
     def process_id(self) -> int:
@@ -30,8 +29,6 @@ global_state: Any = jax_internal("global_state") or _Public()
 """JAX's state of processes, which can be read without initializing devices."""
 
 PREFIX = "nngrad/hosts"
-TERMINATION = "RECEIVED_PREEMPTION_NOTICE"
-"""The key that JAX sets when a process gets SIGTERM; JAX handles the signal, and the process goes on."""
 
 
 class KeyValueStore:
@@ -46,25 +43,6 @@ class KeyValueStore:
     def write(self, folder: str, index: int, text: str) -> None:
         """Set the value of `folder/index`."""
         self._client.key_value_set(f"{PREFIX}/{folder}/{index}", text, allow_overwrite=True)
-
-    def write_first(self, folder: str, index: int, text: str) -> None:
-        """Set the value of `folder/index` unless it has one."""
-        with contextlib.suppress(Exception):  # another process was first
-            self._client.key_value_set(f"{PREFIX}/{folder}/{index}", text, allow_overwrite=False)
-
-    def read(self, folder: str) -> dict[int, str]:
-        """The values in a folder, by process index."""
-        found = self._client.key_value_dir_get(f"{PREFIX}/{folder}/")
-        return {int(key.rsplit("/", 1)[1]): value for key, value in found}
-
-    def is_terminated(self) -> bool:
-        """Whether any process has received SIGTERM."""
-        try:
-            return bool(self._client.key_value_try_get(TERMINATION))
-        except RuntimeError as error:
-            if "NOT_FOUND" in str(error):
-                return False
-            raise
 
     def wait_for(self, folder: str, index: int, seconds: float) -> str:
         """Wait for `folder/index` to have a value, and return it."""

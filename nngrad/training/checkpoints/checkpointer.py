@@ -13,7 +13,6 @@ from typing import Any
 import jax
 from jax.experimental import multihost_utils
 
-from ...distributed import exchange
 from ...graph import Variable
 from ...graph.arguments import checked_count
 from ...graph.signatures import explained
@@ -321,15 +320,12 @@ class NotedSignals:
             raise RuntimeError("saving_on_signals: must be entered in the main thread, where Python delivers signals")
         if self._are_several:
             multihost_utils.reached_preemption_sync_point(0)  # raises if the service is off
-            exchange.terminations += 1
             return
         for number in self._signals:
             self._before[number] = signal.signal(number, self._note)
 
     def leave(self) -> None:
         """Restore the previous signal handlers."""
-        if self._are_several:
-            exchange.terminations -= 1
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
