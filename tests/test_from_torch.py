@@ -210,6 +210,38 @@ def test_several_calls_of_one_graph_follow_one_another():
         torch.testing.assert_close(value, module.state_dict()[name], rtol=1e-9, atol=1e-11)
 
 
+def test_fit_resumes_and_parameters_are_saved(tmp_path):
+    def made():
+        torch.manual_seed(0)
+        normed = L.utils.parametrizations.spectral_norm
+        return nn.from_torch(L.Sequential(normed(L.Linear(3, 4)), L.BatchNorm1d(4), L.Linear(4, 1)).double())
+
+    def fitted(steps, folder=None):
+        network = made()
+        x = nn.Variable.from_numpy_array(np.zeros((5, 3)))
+        solver = S.Adam(0.01)
+        step = nn.train_step(F.mean((network(x) - F.sum(x, axis=1, keepdims=True)) ** 2), network, solver, [x])
+        nn.fit(step, batches, steps=steps, checkpoints=folder and nn.Checkpointer(folder, solver, every=1))
+        return network
+
+    batches = [(x,) for x in np.random.default_rng(0).normal(size=(4, 5, 3))]
+    whole = fitted(4)
+    fitted(2, tmp_path / "run")
+    resumed = fitted(4, tmp_path / "run")
+    whole.save_parameters(tmp_path / "weights.safetensors")
+    loaded = made()
+    loaded.load_parameters(tmp_path / "weights.safetensors")
+    given = made()
+    given.set_parameters(whole.to_torch(), raise_if_missing=True)
+    for other in (resumed, loaded, given):
+        other.module.load_state_dict(whole.to_torch())  # strictly
+        for name, value in other.to_torch().items():
+            assert value.equal(whole.to_torch()[name]), name
+    x = torch.ones(2, 3, dtype=torch.float64)
+    outputs = [network(x).d for network in (whole, loaded)]  # tensors as arguments
+    np.testing.assert_array_equal(*outputs)
+
+
 def test_bfloat16():
     module = L.Linear(3, 2).bfloat16()
     network = nn.from_torch(module)

@@ -463,6 +463,29 @@ def test_a_first_state_is_what_optax_makes(tx: Any, dtype: str) -> None:
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_frozen_parameter_and_its_state_wait(scaled: bool) -> None:
+    """Neither momentum nor weight decay moves it; thawed, it goes on as if it had not been there meanwhile."""
+    a, b = [Variable.from_numpy_array(np.full(2, 3.0), need_grad=True) for _ in range(2)]
+    solver = S.Momentum(0.1, 0.5)
+    solver.set_parameters({"a": a, "b": b})
+    if scaled:
+        solver.loss_scaling(2.0)
+    loss = F.sum(a**2) + F.sum(b**2)
+    value, speed = {"a": 3.0, "b": 3.0}, {"a": 0.0, "b": 0.0}
+    for is_trained in (True, False, False, True):
+        b.need_grad = is_trained
+        solver.zero_grad()
+        loss.forward()
+        loss.backward(loss_scale=solver.loss_scale)
+        solver.weight_decay(0.1)
+        solver.update()
+        for name in ("a", "b") if is_trained else ("a",):
+            speed[name] = 0.5 * speed[name] + 0.1 * (2 + 0.1) * value[name]
+            value[name] -= speed[name]
+        np.testing.assert_allclose([a.d, b.d], [[value["a"]] * 2, [value["b"]] * 2], rtol=1e-12)
+
+
 def test_bounds_close_in() -> None:
     """With gamma large, AdaBound is descent along m with the final learning rate from the first step on."""
     params = parameters()

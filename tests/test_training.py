@@ -190,8 +190,17 @@ def test_a_frozen_parameter_stays_where_it_is(solver: type[S.Solver]) -> None:
     step()
     assert (w["frozen"].d == 1).all() and (w["free"].d < 1).all()
     w["free"].need_grad = False
+    with pytest.raises(RuntimeError, match="need_grad of a parameter that this step trains was set to False"):
+        step()
     with pytest.raises(ValueError, match="none is trained, because all have need_grad=False: 'frozen', 'free'"):
         train_step(loss, w, solver(0.1))
+
+
+@pytest.mark.parametrize("optimizer", [{"a": S.Sgd(0.1)}, [S.Sgd(0.1)]])
+def test_several_solvers_are_refused_with_what_takes_their_place(optimizer: object) -> None:
+    w = Variable.from_numpy_array(np.ones(2), need_grad=True)
+    with pytest.raises(TypeError, match=r"got (dict|list)\. For groups of parameters.* optax\.multi_transform"):
+        train_step(F.sum(w), [w], optimizer)
 
 
 @pytest.mark.parametrize("cut", ["unlink", "switch", "no_grad"])

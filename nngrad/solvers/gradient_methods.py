@@ -14,7 +14,7 @@ from ..graph.leaf import arrays_in
 from ..graph.process import check_process
 from ..graph.spec import x64_if
 from ..graph.value import put_together
-from .gradients import Arrays, clipped, decayed, has_inf_has_nan, scaled_gradients
+from .gradients import Arrays, clipped, decayed, has_inf_has_nan, is_frozen, scaled_gradients
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale
 from .rates import as_rate, as_real
 from .state import NAMES_OF_LOSS_SCALE
@@ -80,8 +80,9 @@ class GradientMethods:
         call_before(pre_hook)
         with self.updating:
             self.unused_change = name
-            cells = [p.grad for p in self._variables]
-            params, grads = arrays_in([p.cell for p in self._variables]), arrays_in(cells)
+            moved = [p for p in self._variables if not is_frozen(p)]
+            cells = [p.grad for p in moved]
+            params, grads = arrays_in([p.cell for p in moved]), arrays_in(cells)
             with x64_if(self._needs_x64):
                 changed = function(tuple(params), tuple(grads), value, self.loss_scale)
             for cell in cells:

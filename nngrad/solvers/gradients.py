@@ -11,9 +11,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..graph import Variable
 from ..graph.process import interrupt_safe
 
 Arrays = tuple[Any, ...]
+
+
+def is_frozen(p: Variable) -> bool:
+    """Whether a parameter has `need_grad` False, and no gradient since `zero_grad`."""
+    return not p._need_grad and p.grad.is_zero
 
 
 @interrupt_safe

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -20,12 +21,12 @@ from ..graph.signatures import explained
 from ..graph.spec import x64_if
 from ..graph.value import Zeros, hold_together
 from .gradient_methods import GradientMethods, LossScaleMethods
-from .gradients import Arrays
+from .gradients import Arrays, is_frozen
 from .in_place import STEP_TO_TRACE, InPlaceState, InPlaceUpdate, Results, StateValue
 from .loss_facts import Loss, solvers, transformed, warn_of_untrained
 from .loss_scale import LossScale, done_if, like, scaled_init, scaled_update
 from .rates import LearningRate, Rate
-from .state import first_state
+from .state import first_state, names_of_state
 from .state_methods import StateMethods
 from .update_hooks import call_after, call_before
 
@@ -242,6 +243,9 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
     ) -> None:
         """Update each parameter along its gradient. Parameters and state change atomically.
 
+        Parameters that are frozen, with `need_grad` False and no gradient since `zero_grad`, stay, and so does their
+        state; `weight_decay` passes them over too.
+
         Args:
             update_pre_hook: Called before the update, once for all parameters.
             update_post_hook: Called after it.
@@ -254,14 +258,27 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         self.unused_change = ""
         check_not_traced("an update of parameters", STEP_TO_TRACE)
         with self.updating:
-            self._update(None, (self._rate, arrays_in([p.grad for p in self._variables])))
+            frozen = [not p._need_grad and is_frozen(p) for p in self._variables]
+            found = iter(arrays_in([p.grad for p, stays in zip(self._variables, frozen, strict=True) if not stays]))
+            grads = [None if stays else next(found) for stays in frozen]
+            self._update(tuple(frozen) if any(frozen) else None, (self._rate, grads))
         call_after(update_post_hook)
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
         lr, grads = arguments
         tree = jax.tree.unflatten(self._structure, state)
-        new, tree = self.pure_update(tuple(params), tuple(grads), tree, lr)
-        return None, (), tuple(new), tuple(jax.tree.leaves(tree))
+        given = tuple([jnp.zeros_like(p) if g is None else g for p, g in zip(params, grads, strict=True)])
+        new, following = self.pure_update(tuple(params), given, tree, lr)
+        after = tuple(jax.tree.leaves(following))
+        frozen = {name for name, g in zip(self._params, grads, strict=True) if g is None}
+        if frozen:
+            names = names_of_state(self._init(), tree, self._names_in_state, {})
+            after = tuple([
+                old if name.partition(":")[2] in frozen else y
+                for name, old, y in zip(names, state, after, strict=True)
+            ])
+            new = tuple([p if name in frozen else y for name, p, y in zip(self._params, params, new, strict=True)])
+        return None, (), new, after
 
     def pure_update(
         self,

@@ -57,13 +57,17 @@ class TorchNetwork(Module):
         self._module.train(on)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """The module's result for Variables, or arrays, in place of tensors.
+        """The module's result for Variables in place of tensors; arrays and tensors become constants.
 
         Raises:
             NotImplementedError: The module does what has no counterpart here; the message says what, and where.
         """
         arguments, tree = jax.tree_util.tree_flatten((args, kwargs), is_leaf=lambda x: x is None)
-        arguments = [Variable.from_numpy_array(x) if isinstance(x, np.ndarray | jax.Array) else x for x in arguments]
+        arguments = [
+            variable(x, None) if isinstance(x, torch.Tensor)
+            else Variable.from_numpy_array(x) if isinstance(x, np.ndarray | jax.Array) else x
+            for x in arguments
+        ]  # fmt: skip
         inputs = [x for x in arguments if isinstance(x, Variable)]
         kind = (
             tree, tuple([(x.shape, x.dtype.name) if isinstance(x, Variable) else _Fixed(x) for x in arguments]),

@@ -24,6 +24,7 @@ from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
 from ..solvers.loss_facts import warn_of_untrained
 from ..solvers.solver import Solver
 from .computation import StepComputation, check_count, input_array
+from .modules import Module
 from .options import Auxiliary, StepOptions
 from .step_graph import StepGraph
 
@@ -89,6 +90,9 @@ class TrainStep(Generic[R]):
     values or their new ones. Threads that call steps of one solver take turns.
     """
 
+    module: Module | None = None
+    """The Module whose parameters it trains, if it was given one."""
+
     def __init__(
         self,
         loss: Variable,
@@ -148,6 +152,9 @@ class TrainStep(Generic[R]):
             if solver._variables is not self._variables:
                 raise RuntimeError("the solver was given other parameters or another loss scaling after this training "
                                    "step was made; make a new step")
+            if not all([p._need_grad for p in self._variables]):
+                raise RuntimeError("train_step: need_grad of a parameter that this step trains was set to False after "
+                                   "it was made; set it to True again, or make a new step")
             live = self._live and arrays_of(self._live, mesh=mesh)
             if live:
                 kind += (*map(type, live), *map(_dtype_of, live))

@@ -64,6 +64,12 @@ def _trained(named: dict[str, Variable]) -> dict[str, Variable]:
 
 
 def solver_of(optimizer: Any) -> Solver:
+    if not isinstance(optimizer, Solver | optax.GradientTransformation):
+        raise TypeError(
+            "optimizer: expected a Solver of nngrad.solvers, or a GradientTransformation of optax's, got "
+            f"{type(optimizer).__name__}. For groups of parameters, by their names, there is optax.multi_transform("
+            "{label: optax.adam(1e-3), ...}, {name: label, ...})"
+        )
     return optimizer if isinstance(optimizer, Solver) else Solver.from_optax(optimizer)
 
 
@@ -186,7 +192,7 @@ def train_step(
 def train_step(
     loss: _Loss | Callable[..., _Loss | tuple[_Loss, Any]],
     parameters: Parameters | Callable[[], Parameters],
-    optimizer: Solver | optax.GradientTransformation,
+    optimizer: Any,
     inputs: Variable | Iterable[Variable] = (),
     recompute: Any = None,
     *,
@@ -275,4 +281,6 @@ def train_step(
         if listed:
             raise TypeError("inputs: must be left out for a function that builds the graph; it gets them at each call")
         return TrainStepByShape(loss, aux, parameters, solver_of(optimizer), options)
-    return checked_step(loss, aux, parameters, optimizer, listed, options)
+    step: TrainStep[Any] = checked_step(loss, aux, parameters, optimizer, listed, options)
+    step.module = parameters if isinstance(parameters, Module) else None
+    return step

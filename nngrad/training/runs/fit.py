@@ -18,6 +18,7 @@ from ...graph.arguments import checked_count
 from ..checkpoints import Checkpointer
 from ..checkpoints.finite import RecentLosses
 from ..feeding import Feed, is_of_grain, source_of
+from ..step import TrainStep
 from ..train_step import TrainStepByShape
 from .log import TrainingLog, training_log, value_of
 
@@ -192,7 +193,7 @@ def fit(
     run = Run(batches, log, callbacks)
     if checkpoints is not None:
         checkpoints.hold(fit=run)
-        if isinstance(step, TrainStepByShape) and step.module is not None:
+        if isinstance(step, TrainStep | TrainStepByShape) and step.module is not None:
             checkpoints.hold_by_default(step.module)
         run.step = checkpoints.restore()
     log.step, log.steps = run.step, most
