@@ -82,15 +82,14 @@ def is_at_hand(f: Function) -> bool:
     is not: it would be kept in memory for this alone."""
     if f.order:
         return True
-    (x,) = f.inputs
-    unseen, count = [x.parent], 0
-    while unseen:
-        g = unseen.pop()
+    waiting, count = [*f.inputs], 0
+    for x in waiting:  # which grows
+        g = x.parent
         if g is not None and g.inputs:
             count += 1
             if count > _FEW or not g.op.diagonal:
                 return False
-            unseen += [x.parent for x in g.inputs]
+            waiting += g.inputs
     return True
 
 

@@ -37,7 +37,7 @@ class Rule(NamedTuple):
     limits: Callable[..., Any] | None = None
     """For a rule with quotients that may be 0 / 0: `limits(f, gys, near)` in place of `function(f, *gys)`. `near` tells
     how the gradients depend on the outputs of `f`, from which the limits follow; None in `gys` is a zero. Tangents of
-    single functions cannot have such limits, so there is no forward mode; see `autodiff/spectral_limits.py`."""
+    single functions cannot have such limits, so there is no forward mode; see `spectral_limits.py`."""
     spectral: tuple[int, ...] = ()
     """For a rule with limits: the axis of each output, from the end, that counts what the limits are about."""
 

@@ -60,7 +60,7 @@ from .derivatives import (
 from .derivatives.implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
 from .distributed import hosts as hosts
 from .distributed.devices import mesh, shard
-from .execution import RecompilationWarning, cache_compilations, executables, forward_all
+from .execution import executables, forward_all
 from .execution.backward import backward
 from .execution.passes import passes, unrolled
 from .files.exporting import export, load_exported
@@ -75,6 +75,7 @@ from .inspection import checks as checks
 from .inspection import count, explain, find_nan, memory_report, show, show_passes, show_rewrites, source_locations
 from .inspection import hooks as hooks
 from .inspection import timing as timing
+from .inspection.compilations import RecompilationWarning
 from .inspection.debugging import debug
 from .inspection.hooks import (
     FunctionHook,
@@ -86,6 +87,7 @@ from .inspection.hooks import (
 from .inspection.lanczos import lanczos
 from .inspection.viewing import draw, view
 from .inspection.viewing import plots as plot
+from .jax.compilation_cache import cache_compilations
 from .jax.from_jax import from_jax
 from .jax.to_jax import compile, to_jax
 from .logger import logger

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from nngrad.autodiff.walk import Grad
-from nngrad.execution.compiling import quick_options
+from nngrad.execution.executable import quick_options
 from nngrad.execution.lower import linearize, lower
 from nngrad.graph import Variable
 

@@ -9,7 +9,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution import compiling, partitions
+from nngrad.execution import executable, partitions
 from nngrad.execution.lower import linearize
 from nngrad.execution.partitions import cut, equal_parts
 from nngrad.execution.passes import prepared
@@ -22,7 +22,7 @@ V = nn.Variable
 @pytest.fixture(autouse=True)
 def none_called(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No executables are kept, and no program was called before."""
-    monkeypatch.setattr(compiling, "_called", BoundedCache(100))
+    monkeypatch.setattr(executable, "_called", BoundedCache(100))
     nn.executables.clear()
     yield
     nn.executables.clear()

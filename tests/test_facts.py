@@ -163,7 +163,6 @@ BY_NATURE: dict[str, str] = {
     "rewrite/masks.py": "the moves of a condition, which reshaping alone makes",
     "memory/rebuild.py": "sums over fan-out, which it makes and finds again",
     "execution/backward.py": "where it starts: at the inputs of sinks that give them no gradient",
-    "autodiff/spectral_limits.py": "axes that a value is repeated along, which a broadcast alone makes",
     "cpu/facts.py": "tables of facts about ops that are those of one compiler",
     "cpu/substitutes.py": "a table of other forwards for one compiler",
     "inspection/recomputation.py": "the same marks",

@@ -22,7 +22,7 @@ from nngrad.distributed.devices.grid import Mesh
 from nngrad.distributed.hosts import joining
 from nngrad.distributed.hosts.joining import launcher_of
 from nngrad.distributed.hosts.sharing import part_for
-from nngrad.execution import compiling
+from nngrad.execution import executable
 from nngrad.execution.program import Program
 from nngrad.graph.block import Block
 from nngrad_command import entry
@@ -326,10 +326,10 @@ def free_port() -> int:
 
 
 def test_several_processes_run_the_best_executable_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    large = Program(Block((), tuple([None] * compiling.LARGE), (), ()))  # type: ignore[arg-type]
+    large = Program(Block((), tuple([None] * executable.LARGE), (), ()))  # type: ignore[arg-type]
     monkeypatch.setattr(Block, "opaque", False)
     mesh = Mesh(jax.sharding.Mesh(np.array(jax.devices()[:1]), ["data"]))
-    assert compiling.has_two_tiers(large)
-    assert compiling.has_two_tiers(large._replace(mesh=mesh))
+    assert executable.has_two_tiers(large)
+    assert executable.has_two_tiers(large._replace(mesh=mesh))
     mesh.spans_processes = True
-    assert not compiling.has_two_tiers(large._replace(mesh=mesh))
+    assert not executable.has_two_tiers(large._replace(mesh=mesh))

@@ -18,7 +18,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.execution import plans
-from nngrad.execution.compiling import quick_options
+from nngrad.execution.executable import quick_options
 from nngrad.execution.interpret import single_ops
 from tests.rematerialising import counted_compilations
 

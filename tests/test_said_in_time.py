@@ -15,8 +15,8 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution import compiling
-from nngrad.execution.compiling import HANDFUL, RecompilationWarning
+from nngrad.inspection import compilations
+from nngrad.inspection.compilations import HANDFUL, RecompilationWarning
 
 V = nn.Variable
 
@@ -24,7 +24,7 @@ V = nn.Variable
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No executables are kept, and compilations are spoken of however short they are."""
-    monkeypatch.setattr(compiling, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(compilations, "LEAST_SECONDS", 0.0)
     nn.executables.clear()
     yield
     nn.executables.clear()
@@ -74,7 +74,7 @@ def test_similar_structures_from_one_line_are_told_once_with_what_differs(
     message = str(warning.message)
     assert warning.filename == __file__ and warning.category is RecompilationWarning
     assert message.startswith(f"this line has compiled {HANDFUL + 1} graphs that differ only in {what}")
-    assert re.search(how, message) and compiling._ADVICE[what] in message
+    assert re.search(how, message) and compilations._ADVICE[what] in message
 
 
 def test_a_number_is_not_told_since_it_compiles_once() -> None:
@@ -92,7 +92,7 @@ def test_a_handful_is_not_told() -> None:
 
 
 def test_what_took_no_time_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "LEAST_SECONDS", 3600.0)
+    monkeypatch.setattr(compilations, "LEAST_SECONDS", 3600.0)
     assert not said(lambda i: F.sin(row(i + 1)).d)
 
 
@@ -124,9 +124,9 @@ class Terminal(io.StringIO):
 def test_a_long_compilation_is_shown_on_a_terminal_alone(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal() if is_terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(compiling, "PATIENCE", 0.01)
+    monkeypatch.setattr(compilations, "PATIENCE", 0.01)
     monkeypatch.setenv("TERM", "xterm")
-    with compiling.progress_shown("a graph"):
+    with compilations.progress_shown("a graph"):
         deadline = time.monotonic() + 30 * is_terminal
         while "a graph" not in stream.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -136,7 +136,7 @@ def test_a_long_compilation_is_shown_on_a_terminal_alone(is_terminal: bool, monk
 def test_a_short_one_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
-    with compiling.progress_shown("a graph"):
+    with compilations.progress_shown("a graph"):
         pass
     assert stream.getvalue() == ""
 

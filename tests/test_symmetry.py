@@ -18,7 +18,7 @@ import nngrad as nn
 import nngrad.functions as F
 from backward_registry import Registry, Rule, registry
 from backward_registry.rules import gradients, slopes
-from nngrad.autodiff.batching import followed_axes
+from nngrad.autodiff.carried import followed_axes
 from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.graph import Array, Variable, functions_of, op, path_between
 

@@ -14,10 +14,11 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
-from nngrad.execution import compiling
+from nngrad.execution import executable
 from nngrad.execution.executable import Executable
 from nngrad.execution.lower import linearize, lower
 from nngrad.graph.bounded_cache import BoundedCache
+from nngrad.inspection import compilations
 from tests.conftest import known
 
 V = nn.Variable
@@ -32,8 +33,8 @@ def counted() -> tuple[int, int]:
 @pytest.fixture(autouse=True)
 def none_called(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No executables are kept, programs of any size have two tiers, and none was called before."""
-    monkeypatch.setattr(compiling, "LARGE", 1)
-    monkeypatch.setattr(compiling, "_called", BoundedCache(100))
+    monkeypatch.setattr(executable, "LARGE", 1)
+    monkeypatch.setattr(executable, "_called", BoundedCache(100))
     nn.executables.clear()
     yield
     nn.executables.clear()
@@ -42,7 +43,7 @@ def none_called(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def compiled() -> Iterator[list[float]]:
     """The seconds of each compilation by XLA, since the options for the first tier were asked for."""
-    compiling.quick_options()
+    executable.quick_options()
     seconds: list[float] = []
 
     def listen(event: str, duration: float, **_: Any) -> None:
@@ -224,25 +225,25 @@ def test_the_second_step_of_a_loop_compiles_the_sum_of_gradients_alone(compiled:
 
 
 def test_without_the_options_there_is_one_tier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "_OPTIONS", {"xla_there_is_no_such_option": True})
-    compiling.quick_options.cache_clear()
+    monkeypatch.setattr(executable, "_OPTIONS", {"xla_there_is_no_such_option": True})
+    executable.quick_options.cache_clear()
     assert reading()() == reference()
     assert counted() == (0, 0)
-    compiling.quick_options.cache_clear()
+    executable.quick_options.cache_clear()
 
 
 def test_an_option_that_xla_does_not_know_is_left_out_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = dict(compiling.quick_options())
+    known = dict(executable.quick_options())
     assert known["xla_backend_optimization_level"] == "0" and "xla_cpu_parallel_codegen_split_count" in known
     wanted = {"xla_there_is_no_such_option": True, **known, "xla_backend_optimization_level_of_old": "0"}
-    monkeypatch.setattr(compiling, "_OPTIONS", wanted)
-    compiling.quick_options.cache_clear()
+    monkeypatch.setattr(executable, "_OPTIONS", wanted)
+    executable.quick_options.cache_clear()
     try:
-        assert compiling.quick_options() == known
+        assert executable.quick_options() == known
         np.testing.assert_allclose(reading()(), reference(), rtol=1e-6)
         assert nn.executables.info().quick == 1
     finally:
-        compiling.quick_options.cache_clear()
+        executable.quick_options.cache_clear()
 
 
 @pytest.mark.slow
@@ -278,12 +279,12 @@ def cache_not_refused() -> Iterator[None]:
 
 @pytest.mark.usefixtures("cache_not_refused")
 def test_a_hint_at_the_cache_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "_hints", itertools.count())
-    monkeypatch.setattr(compiling, "LONG", 0.0)
+    monkeypatch.setattr(compilations, "_hints", itertools.count())
+    monkeypatch.setattr(compilations, "LONG", 0.0)
     run = reading()
     with pytest.warns(UserWarning, match=r"compiling this took .* nn\.cache_compilations") as caught:
         run(), run()
-        compiling.hint_at_cache(7.0)  # seconds of another compilation
+        compilations.hint_at_cache(7.0)  # seconds of another compilation
     assert len(caught) == 1 and caught[0].filename == __file__
 
 

@@ -30,8 +30,7 @@ from ..rewrite.builder import emitting, recording
 from ..rewrite.masks import applied
 from ..rewrite.numbers import is_zero
 from .request import check_updates
-from .spectral_limits import pushed_in_reverse
-from .walk import Grad, described_path, in_form_of, order_of, sum_of
+from .walk import Grad, described_path, in_form_of, order_of, pushed_in_reverse, sum_of
 
 Tangents = Sequence[Any]
 """For each of some Variables, its tangent, or None for zero."""

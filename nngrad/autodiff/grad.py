@@ -34,7 +34,6 @@ from ..graph.thresholds import FEWEST_ASKED
 from ..graph.value import together
 from ..rewrite.builder import builder_for, emitting
 from .binding import added_up, owning, unreachable_inputs
-from .estimates import warn_of_cancelled
 from .known_gradients import (
     GradientResults,
     known_answer,
@@ -158,6 +157,7 @@ def _again(request: Request, lost: Sequence[int]) -> list[Variable]:
 @contained
 def results(request: Request, since: int) -> GradientResults:
     """The gradients, as Variables made since this serial number, and which of them are kept."""
+    pause_collector()
     functions = functions_to_walk(request)
     question = question_of(request, functions, since) if len(functions) >= FEWEST_ASKED else None
     if question is not None and not was_asked_before(question):
@@ -417,7 +417,7 @@ def built_in_best_mode(
         equal = duplicate_functions(task.functions, fixed)
         estimates = [f for f in task.path if f.op.diagonal and is_estimate(f)]
         if estimates:
-            warn_of_cancelled(task.path, estimates)
+            engine.warn_of_cancelled(task.path, estimates)
         walked = in_reverse(task, Grad(stop_ids=task.stop_ids, equal=equal))
     return Built(walked, Mode("reverse", reason), unknown)
 

@@ -7,7 +7,7 @@ products with a *transposed* Jacobian, v' J, while forward mode gives J t. Two f
 only for true derivatives, so both require that every rule on the path is exact and that nothing on the path stops
 gradients; otherwise, and in all other cases, the gradient is computed in reverse mode.
 
-*Independent elements.* Let each element of y depend on one element of x (`batching.py`), as in a network from one
+*Independent elements.* Let each element of y depend on one element of x (`carried.py`), as in a network from one
 input to one output, evaluated on a batch. Then J is diagonal except for additional axes of y: with those indexed by
 k, y[b, k] depends only on x[b], and
 
@@ -50,7 +50,7 @@ from ..graph.function import any_hooked, function_hooks
 from ..graph.spec import Spec
 from ..rewrite.builder import emitting
 from ..rewrite.numbers import is_zero
-from .batching import followed_axes
+from .carried import followed_axes
 from .forward_mode import Pushforward
 from .request import Derivation, Seeds, Task, derivation_of, task_of
 from .walk import Grad, ones, order_of

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import nngrad.functions as F
 from backward_registry import OWN, Registry, missing, registry
+from backward_registry.spectral_limits import Near
 
 from ..functions.array import in_dtype, zeros_like
+from ..functions.spectra import arbitrary
 from ..graph import Function, RuleCall, Spec, Variable, build_options, by_rank, contained, functions_of, path_between
 from ..graph.function import watched
 from ..graph.options import Builder, pause_collector, users_code_runs
@@ -17,7 +20,6 @@ from ..rewrite.builder import emitting
 from ..rewrite.masks import reduced, summed, through_masks
 from ..rewrite.numbers import grad_end, is_exact, is_zero
 from .request import Aggregate
-from .spectral_limits import Near
 
 Gradients = dict[int, list[Variable]]
 """The gradients that have arrived at a Variable, by its id."""
@@ -165,7 +167,9 @@ class Grad:
             if rule.limits is not None:
                 functions = functions_of(outputs)
                 equal = self.equal or duplicate_functions(functions, ())
-                given = rule.limits(f, gys, Near(self, f, rule.spectral, outputs, functions, equal))
+                pushed = functools.partial(pushed_in_reverse, self)
+                near = Near(pushed, self.in_body, f, rule.spectral, outputs, functions, equal)
+                given = rule.limits(f, gys, near)
             elif rule.accumulate is not None:
                 given = self.accumulated(rule.accumulate, f, filled, active, arrived)
             elif masked and filled[0].parent is not None and filled[0].parent.inputs:
@@ -197,6 +201,19 @@ class Grad:
 
         indexes = tuple([i for i, x in enumerate(f.inputs) if id(x) in active and x.spec.differentiable])
         return accumulate(f, gys, indexes, take)
+
+
+def pushed_in_reverse(
+    walk: Grad, outputs: Sequence[Variable], inputs: Sequence[Variable], tangents: Sequence[Variable],
+    stop_ids: frozenset[int],
+) -> list[Variable]:  # fmt: skip
+    """The derivatives of `outputs` as `inputs` move along `tangents`, without a tangent of any single function: the
+    gradients at the inputs are linear in those at the outputs, and this map is transposed. So the latter may be any
+    numbers; rules with limits test on them whether what must vanish for all of them does."""
+    first = 1000 * walk.depth  # so that they are not those of another such call around this one
+    seeds = [arbitrary(shape=y.shape, number=first + i, dtype=y.dtype.name) for i, y in enumerate(outputs)]
+    there = Grad(walk.rules, stop_ids=stop_ids, in_body=walk.in_body, depth=walk.depth + 1)
+    return Grad(walk.rules)(there(outputs, inputs, seeds), seeds, tangents)
 
 
 def is_estimate(f: Function) -> bool:

@@ -22,11 +22,12 @@ from typing import NamedTuple
 import nngrad.functions as F
 from backward_registry.batching import forms
 
-from ..autodiff.batching import Powers, axes_carried, batched_product, in_batch, indices_of, is_product, powers_of
 from ..functions.contractions import contraction_like
 from ..functions.operands import Operand, Shape, reshaped
 from ..graph import Function, Variable
+from ..graph.axes import axes_carried
 from ..rewrite.numbers import is_zero, number_of
+from .batching import Powers, batched_product, in_batch, indices_of, is_product, powers_of
 
 Diagonals = tuple[int | None, ...]
 """For each axis of the directions, the axis of a value along which it is diagonal, or None if the value's leading axis

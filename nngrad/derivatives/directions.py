@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import nngrad.functions as F
 
-from ..autodiff.batching import followed_axes
+from ..autodiff.carried import followed_axes
 from ..execution.lower import linearize
 from ..functions.array import zeros_like
 from ..graph import NdArray, Variable, path_between

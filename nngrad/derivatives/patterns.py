@@ -11,10 +11,9 @@ import numpy as np
 
 from backward_registry import registry
 
-from ..autodiff.batching import axes_carried
 from ..autodiff.binding import own_leaves
 from ..graph import Function, Variable, apply, contained, leaves_of, path_between, set_switches
-from ..graph.axes import Key, Places
+from ..graph.axes import Key, Places, axes_carried
 from ..graph.body_op import in_place_of
 from .parts import built, gradients_at, one_floating
 

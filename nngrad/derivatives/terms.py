@@ -14,10 +14,11 @@ from collections.abc import Sequence
 
 import nngrad.functions as F
 
-from ..autodiff.batching import axes_carried, batched_product, is_product, powers_of, times_factors
 from ..functions.operands import Operand
 from ..graph import Function, Variable
+from ..graph.axes import axes_carried
 from .along import Along, Diagonals, is_linear_in, spread_out
+from .batching import batched_product, is_product, powers_of, times_factors
 
 Terms = tuple[Along, ...]
 """The terms of a sum; no two of them agree."""

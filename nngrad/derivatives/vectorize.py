@@ -13,7 +13,6 @@ from typing import Any
 
 import nngrad.functions as F
 
-from ..autodiff.batching import Moved, checked_count, commutes, folded_sum, folds, in_batch, is_product, sum_of_sums
 from ..functions.operands import Operand, Shape
 from ..graph import (
     Function,
@@ -36,6 +35,7 @@ from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
 from .along import Along, Diagonals, carried_to, factored, moved_out, shared_diagonals, spread_out, with_one_index
+from .batching import Moved, checked_count, commutes, folded_sum, folds, in_batch, is_product, sum_of_sums
 from .terms import Terms, additive_groups, one_value, sum_of_terms, summed_product
 
 Values = Mapping[Variable, Variable]

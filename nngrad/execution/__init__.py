@@ -5,14 +5,12 @@ from typing import Any, Unpack
 from ..graph import Variable, engine
 from ..graph.engine import ForwardOptions, forward_named, provide
 from ..graph.messages import raise_misspelt
-from .compilation_cache import cache_compilations
 from .compiled import executables
-from .compiling import RecompilationWarning
 from .interpret import run_functions
 from .reading import evaluate, forget_runs, forward
 
 __all__ = [
-    "RecompilationWarning", "cache_compilations", "executables", "forward_all",
+    "executables", "forward_all",
 ]
 
 provide(engine, {

@@ -12,13 +12,12 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
+from ..graph import engine
 from ..graph.bounded_cache import BoundedCache, CacheInfo, about_structures, cache_about_structures
 from ..graph.placement import Placement
 from ..graph.process import Process, check_process
 from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_A_STEP, BYTES_OF_AN_EXECUTABLE, MOST_TRUSTED
-from . import compiling
-from .compiling import has_two_tiers, note_call, quick_options, spent
-from .executable import Executable, Settings
+from .executable import Executable, Settings, has_two_tiers, note_call, quick_options, spent
 from .lower import in_partitions, lower, lowered_where_it_runs, lowered_whole
 from .partitions import Hoisted, cut, equal_parts, hoisted, may_have_equal_parts, taking_literals, with_literals
 from .passes import is_too_long, prepared
@@ -41,7 +40,6 @@ class Executables(BoundedCache):
         for cache in about_structures:
             cache.clear()
         spent.forget()
-        compiling.forget_compilations()
 
 
 executables = Executables(512, most_bytes=512 << 20)
@@ -122,7 +120,7 @@ def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executa
         opaque=program.block.opaque, divided=program.mesh, tiered=program if is_tiered else None,
         in_equal_parts=functools.partial(_in_equal_parts, given),
         in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(given),
-        compiled=compiling.watched_compilation(program),
+        compiled=engine.watched_compilation(program),
     )  # fmt: skip
 
 

@@ -1,12 +1,14 @@
 """Executable: a function of arrays with its compiled forms, and the path by which it is called.
 
-The first call decides what serves it, and the first that does not run the quick tier (`compiling.py`) decides for good.
+The first call decides what serves it, and the first that does not run the quick tier decides for good.
 From then on a call passes at most two Python frames above JAX's own: `__call__`, and `_in_settings` if the function
 needs settings of JAX that are not in force, or has to be waited for.
 """
 
 from __future__ import annotations
 
+import functools
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
-from ..graph import build_options
+from ..graph import build_options, engine
+from ..graph.bounded_cache import BoundedCache
 from ..graph.jaxpr import primitives_in
 from ..graph.placement import Placement, running_on
 from ..graph.process import (
@@ -27,7 +30,7 @@ from ..graph.process import (
     restore_trace,
 )
 from ..graph.spec import x64_if
-from .compiling import PLATFORM, hint_at_cache, note_call, progress_shown, quick_options, spent, was_called
+from ..graph.thresholds import LARGE
 from .program import Program, platform_on
 
 if TYPE_CHECKING:
@@ -212,7 +215,7 @@ class Executable:
     def _compile(self, function: Any, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
         """The compiled form of a jitted function, which JAX caches for its calls."""
         start = time.perf_counter()
-        with progress_shown("a graph"):
+        with engine.progress_shown("a graph"):
             traced = function.trace(*arrays)
             self._look_at(traced)
             at_trace = time.perf_counter()
@@ -258,7 +261,7 @@ class Executable:
         compiled, self._compiled = self._compiled, None
         if compiled is not None:
             compiled(seconds)
-        hint_at_cache(seconds)
+        engine.hint_at_cache(seconds)
 
 
 def _is_jitted(function: Any) -> bool:
@@ -267,3 +270,111 @@ def _is_jitted(function: Any) -> bool:
 
 def _are_traced(arrays: Any) -> bool:
     return any([isinstance(array, jax.core.Tracer) for array in jax.tree.leaves(arrays)])
+
+
+# ---------------------------------------------------------------- the two tiers of a large program
+# The first call of a large program in a process runs an executable that compiles quickly, every later one an optimised
+# one. XLA's compiler for CPUs takes seconds for such a program. With fewer optimisations it takes two fifths to a
+# seventh of that, depending on its version, and the result runs several times slower. So what is called once is done
+# soonest in the quick tier. What is called a second time will probably be called often: then the optimised executable
+# is compiled. Training steps, `compile` and updates have one tier, so that what they compute does not depend on where a
+# process began.
+
+PLATFORM = "cpu"
+"""The platform that has tiers. On others the options mean something else, or nothing."""
+
+_OPTIONS: dict[str, str | bool] = {
+    "xla_backend_optimization_level": "0",  # half the time, and less
+    "xla_cpu_use_fusion_emitters": False,  # more than half of the rest; gone since jaxlib 0.11.1
+    "xla_cpu_parallel_codegen_split_count": "2",  # a fifth of the rest, as parts are compiled only once
+}
+"""XLA's options for the quick tier, most important first. docs/compilation.md says what they gain, by version."""
+
+
+@functools.cache
+def quick_options() -> dict[str, str | bool]:
+    """The options for the quick tier that this version of XLA accepts."""
+    trivial = jax.jit(lambda x: x).lower(jax.ShapeDtypeStruct((), "float32"))
+
+    def known(options: dict[str, str | bool]) -> bool:
+        try:
+            trivial.compile(compiler_options=options)
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
+
+    return _OPTIONS if known(_OPTIONS) else {name: each for name, each in _OPTIONS.items() if known({name: each})}
+
+
+def has_two_tiers(program: Program) -> bool:
+    """Whether the first call of a program runs the quick tier. User code is not compiled twice.
+
+    Processes that compute together must run the same executables, with the same rounding, but each remembers its own
+    calls.
+    """
+    if program.mesh is not None and program.mesh.spans_processes:
+        return False
+    return len(program.block.steps) >= LARGE and not program.block.opaque
+
+
+_called = BoundedCache(sys.maxsize)
+"""The programs that were called in this process. They are never dropped: one that returns after its executable is gone
+runs the optimised tier, so results do not depend on what the cache holds. Those with ops of a user's class go with it.
+"""
+
+
+def _called_for(program: Program) -> BoundedCache:
+    return _called.part([op for op, _, _ in program.block.steps])
+
+
+def was_called(program: Program) -> bool:
+    """Whether a program of two tiers was called in this process."""
+    return _called_for(program).find(program) is not None
+
+
+def note_call(program: Program) -> bool:
+    """Note a call of a program of two tiers; returns whether it is the first in this process."""
+    call = object()
+    return _called_for(program).keep(program, call) is call
+
+
+# ---------------------------------------------------------------- the time spent
+
+_lock = threading.Lock()
+"""Held while a counter of this process changes."""
+
+
+class Spent(NamedTuple):
+    """Seconds and counts since the start of the process, or since they were reset."""
+
+    trace: float = 0.0
+    """Seconds that JAX spent tracing programs."""
+    lower: float = 0.0
+    """Seconds that JAX spent lowering them."""
+    compile: float = 0.0
+    """Seconds that XLA spent compiling them."""
+    quick: int = 0
+    """The number of programs that have run in the quick tier."""
+    optimised: int = 0
+    """How often the optimised tier has taken over from the quick one."""
+
+
+class Account:
+    """The running total of time spent. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.total = Spent()
+
+    def add(self, **spent: float) -> None:
+        """Add seconds and counts, by their names in `Spent`."""
+        with _lock:
+            total = self.total
+            self.total = total._replace(**{name: getattr(total, name) + more for name, more in spent.items()})
+
+    def forget(self) -> None:
+        """Reset everything to zero."""
+        self.total = Spent()
+
+
+spent = Account()
+"""The time that this process has spent."""

@@ -67,3 +67,11 @@ Key = tuple[Any, ...]
 or a window `(start, count, step)`; and None for a new axis of size 1."""
 Keys = Callable[[tuple[Shape, ...], Mapping[str, Any]], tuple[Key, ...]]
 """From the shapes of the inputs, and the arguments by name, to a key for each part."""
+
+
+def axes_carried(f: Function) -> tuple[Places, ...]:
+    """The output axis that each axis of each input of `f` is carried to, as declared."""
+    if f.op.axes is not None:
+        return f.op.axes.places(f)
+    ndim = len(f.specs[0].shape)
+    return tuple([tuple(range(ndim - x.ndim, ndim)) for x in f.inputs[: f.op.reads]])

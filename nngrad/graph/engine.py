@@ -5,6 +5,7 @@ they are imported, as they do the display of Variables and Functions."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, cast
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ class Engine:
 
     __slots__ = (
         "backward", "body_batched", "body_gradient", "body_tangent", "constant", "evaluate", "forget", "forward",
-        "policy_key", "rematerialised", "run_functions",
+        "hint_at_cache", "policy_key", "progress_shown", "rematerialised", "run_functions",
+        "warn_of_cancelled", "watched_compilation",
     )  # fmt: skip
 
     evaluate: Callable[[Variable], None]
@@ -91,6 +93,14 @@ class Engine:
     """Rebuilds gradients to recompute some forward values, by the policy of `nn.grad` or by marks in the graph."""
     policy_key: Callable[..., Any]
     """A cache key for such a policy and the marks of functions."""
+    warn_of_cancelled: Callable[[list[Function], list[Function]], None]
+    """Warns where some functions on a path, which pass gradients unchanged, cancel a derivative."""
+    progress_shown: Callable[[str], AbstractContextManager[None]]
+    """Shows that something is being compiled, if that takes long."""
+    hint_at_cache: Callable[[float], None]
+    """Tells of the cache on disk, if a compilation took so many seconds that it is worth it."""
+    watched_compilation: Callable[..., Callable[[float], None]]
+    """A function to call with the compile time of a program, which warns of compilations that come again and again."""
 
     constant: Callable[[float, Shape, DType], Variable]
     """A constant: a number with a shape and a dtype."""

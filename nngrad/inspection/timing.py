@@ -16,7 +16,7 @@ from ..autodiff.grad import grad
 from ..context import Context
 from ..execution import executables
 from ..execution.compiled import executable_of
-from ..execution.compiling import spent
+from ..execution.executable import spent
 from ..execution.lower import linearize
 from ..execution.plans import plan_of
 from ..execution.reading import take_snapshot

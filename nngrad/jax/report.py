@@ -12,7 +12,7 @@ import jax
 import jaxlib
 from jax import numpy as jnp
 
-from ..autodiff.batching import followed_axes
+from ..autodiff.carried import followed_axes
 from ..autodiff.symmetry import obstacle
 from ..graph import Function
 

@@ -13,11 +13,11 @@ import numpy as np
 from ..autodiff.binding import unwatch_leaves
 from ..autodiff.grad import grad
 from ..distributed.devices.grid import Mesh
-from ..execution.compiling import watched_compilation
 from ..graph import Variable, leaves_of, switched
 from ..graph.leaf import arrays_in, arrays_of
 from ..graph.messages import warn_user
 from ..graph.process import check_not_traced
+from ..inspection.compilations import watched_compilation
 from ..inspection.nan import nan_in
 from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate

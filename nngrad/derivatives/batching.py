@@ -1,14 +1,12 @@
 """Batching: apply each op with one more leading axis on some of its inputs, by its facts or by a form of its own
 (`backward_registry/batching.py`). Also the sum of a function over that axis, computed from the sums of its inputs where
 these suffice.
-
-Below: which axes of a result depend elementwise on which axes of an input.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import nngrad.functions as F
@@ -18,8 +16,8 @@ from ..functions.bodies.mapping import mapped
 from ..functions.contractions import contraction_like
 from ..functions.operands import Operand, Shape, reshaped, size_of
 from ..graph import Function, Variable, apply
-from ..graph.axes import AxisMap, Indices, Places
-from ..graph.body_op import Axes, BodyOp
+from ..graph.axes import AxisMap, Indices
+from ..graph.body_op import BodyOp
 
 
 def in_batch(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Any:
@@ -256,56 +254,3 @@ def folded_sum(f: Function, operands: Sequence[Operand]) -> Variable:
     indices = indices_of(f)
     assert indices is not None
     return contracted(f, operands, *indices, kept=False)
-
-# ---------------------------------------------------------------- axes that are carried
-# An axis of x is *carried* to an axis of y if y at index b of that axis depends on x only at index b. The rows of a
-# network's input are carried to the rows of its output, unless something such as batch normalization mixes them. If
-# every axis of x that is longer than 1 is carried, each element of y depends on one element of x, and the Jacobian is
-# diagonal except for additional axes of y.
-
-
-def followed_axes(path: Iterable[Function], x: Variable, axes: Axes) -> dict[int, Axes | None]:
-    """Follow `axes` of `x` through the functions on all paths from it, given in topological order.
-
-    Returns:
-        The axes of each Variable that depends on `x`, by its id, or None if some are mixed.
-    """
-    found: dict[int, Axes | None] = {id(x): axes}
-    _follow(path, found, len(axes))
-    return found
-
-
-def _follow(path: Iterable[Function], found: dict[int, Axes | None], count: int) -> None:
-    """Record in `found` where functions carry `count` axes of the Variables that are already in it."""
-    for f in path:
-        read = f.inputs[: f.op.reads]
-        given = [(i, found[id(each)]) for i, each in enumerate(read) if id(each) in found]
-        if not given:
-            continue
-        carried = f.op.followed(f, given, count, _follow) if isinstance(f.op, BodyOp) else None
-        if carried is not None:
-            found.update({id(y): carried[k] for k, y in enumerate(f.outputs) if k in carried})
-        else:
-            mixed = any([axes is None for _, axes in given])
-            result = None if mixed else _agreed(f, given) if count else ()
-            found.update({id(y): result for y in f.outputs})
-
-
-def _agreed(f: Function, given: list[tuple[int, Axes | None]]) -> Axes | None:
-    """Where `f` carries the axes of its inputs; None if it mixes them, or carries different inputs' axes to different
-    places."""
-    if f.op.axes is None and not f.op.diagonal:
-        return None
-    places = axes_carried(f)
-    distinct = {tuple([places[i][a] for a in axes]) for i, axes in given if axes is not None}
-    (first, *others) = distinct
-    apart = None not in first and len(set(first)) == len(first)  # two axes must not become the same
-    return first if apart and not others else None  # type: ignore[return-value]
-
-
-def axes_carried(f: Function) -> tuple[Places, ...]:
-    """The output axis that each axis of each input of `f` is carried to, as declared."""
-    if f.op.axes is not None:
-        return f.op.axes.places(f)
-    ndim = len(f.specs[0].shape)
-    return tuple([tuple(range(ndim - x.ndim, ndim)) for x in f.inputs[: f.op.reads]])

@@ -1,141 +1,28 @@
-"""Compilation: the two tiers of a large program, statistics, and the warning about programs that are compiled again and
-again.
-
-The first call of a large program in a process runs an executable that compiles quickly, every later one an optimised
-one. XLA's compiler for CPUs takes seconds for such a program. With fewer optimisations it takes two fifths to a seventh
-of that, depending on its version, and the result runs several times slower. So what is called once is done soonest in
-the quick tier. What is called a second time will probably be called often: then the optimised executable is compiled.
-Training steps, `compile` and updates have one tier, so that what they compute does not depend on where a process began.
-"""
+"""What is said of compilations: a progress line, a hint at the cache, and a warning about programs that are compiled
+again and again."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 import sys
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import jax
 
-from ..graph import Op
+from ..execution.program import Program
+from ..graph import Op, engine
 from ..graph.block import Block, bodies_in
-from ..graph.bounded_cache import BoundedCache
+from ..graph.bounded_cache import cache_about_structures
+from ..graph.engine import provide
 from ..graph.messages import SourceLocation, users_location, warn_user
 from ..graph.spec import Spec
-from ..graph.thresholds import LARGE
-from .program import Program
-
-_lock = threading.Lock()
-"""Held while a counter of this process changes."""
-
-PLATFORM = "cpu"
-"""The platform that has tiers. On others the options mean something else, or nothing."""
-
-_LEVEL = "xla_backend_optimization_level"
-
-_OPTIONS: dict[str, str | bool] = {
-    _LEVEL: "0",  # half the time, and less
-    "xla_cpu_use_fusion_emitters": False,  # more than half of the rest; gone since jaxlib 0.11.1
-    "xla_cpu_parallel_codegen_split_count": "2",  # a fifth of the rest, as parts are compiled only once
-}
-"""XLA's options for the quick tier, most important first. docs/compilation.md says what they gain, by version."""
-
-
-@functools.cache
-def quick_options() -> dict[str, str | bool]:
-    """The options for the quick tier that this version of XLA accepts."""
-    trivial = jax.jit(lambda x: x).lower(jax.ShapeDtypeStruct((), "float32"))
-
-    def known(options: dict[str, str | bool]) -> bool:
-        try:
-            trivial.compile(compiler_options=options)
-        except jax.errors.JaxRuntimeError:
-            return False
-        return True
-
-    return _OPTIONS if known(_OPTIONS) else {name: each for name, each in _OPTIONS.items() if known({name: each})}
-
-
-# ---------------------------------------------------------------- the tier of a call
-
-
-def has_two_tiers(program: Program) -> bool:
-    """Whether the first call of a program runs the quick tier. User code is not compiled twice.
-
-    Processes that compute together must run the same executables, with the same rounding, but each remembers its own
-    calls.
-    """
-    if program.mesh is not None and program.mesh.spans_processes:
-        return False
-    return len(program.block.steps) >= LARGE and not program.block.opaque
-
-
-_called = BoundedCache(sys.maxsize)
-"""The programs that were called in this process. They are never dropped: one that returns after its executable is gone
-runs the optimised tier, so results do not depend on what the cache holds. Those with ops of a user's class go with it.
-"""
-
-
-def _called_for(program: Program) -> BoundedCache:
-    return _called.part([op for op, _, _ in program.block.steps])
-
-
-def was_called(program: Program) -> bool:
-    """Whether a program of two tiers was called in this process."""
-    return _called_for(program).find(program) is not None
-
-
-def note_call(program: Program) -> bool:
-    """Note a call of a program of two tiers; returns whether it is the first in this process."""
-    call = object()
-    return _called_for(program).keep(program, call) is call
-
-
-# ---------------------------------------------------------------- time spent, and a progress line
 
 PATIENCE = 2.0
 """Seconds before the progress line is shown."""
-
-
-class Spent(NamedTuple):
-    """Seconds and counts since the start of the process, or since they were reset."""
-
-    trace: float = 0.0
-    """Seconds that JAX spent tracing programs."""
-    lower: float = 0.0
-    """Seconds that JAX spent lowering them."""
-    compile: float = 0.0
-    """Seconds that XLA spent compiling them."""
-    quick: int = 0
-    """The number of programs that have run in the quick tier."""
-    optimised: int = 0
-    """How often the optimised tier has taken over from the quick one."""
-
-
-class Account:
-    """The running total of time spent. Thread-safe."""
-
-    def __init__(self) -> None:
-        self.total = Spent()
-
-    def add(self, **spent: float) -> None:
-        """Add seconds and counts, by their names in `Spent`."""
-        with _lock:
-            total = self.total
-            self.total = total._replace(**{name: getattr(total, name) + more for name, more in spent.items()})
-
-    def forget(self) -> None:
-        """Reset everything to zero."""
-        self.total = Spent()
-
-
-spent = Account()
-"""The time that this process has spent."""
 
 
 @contextmanager
@@ -214,7 +101,6 @@ HANDFUL = 5
 LEAST_SECONDS = 2.0
 """Nor do compilations that took less than this in total."""
 
-_MOST_LINES = 256
 _MOST_STEPS = 20_000
 """Programs with more steps are not compared."""
 
@@ -290,15 +176,16 @@ def program_difference(before: ProgramStructure, program: Program, now: ProgramS
 class _CompiledLine:
     """The compilations caused by one line of the user's program."""
 
-    def __init__(self, structure: ProgramStructure, seconds: float) -> None:
-        self.last = structure
-        self.count = 1
-        self.seconds = seconds
+    def __init__(self) -> None:
+        self.last: ProgramStructure | None = None
+        self.count = 0
+        self.seconds = 0.0
         self.has_warned = False
+        self.lock = threading.Lock()
 
     def add(self, program: Program, structure: ProgramStructure, seconds: float) -> tuple[str, str] | None:
         """Count a compilation; returns a difference if it is time to warn."""
-        found = program_difference(self.last, program, structure)
+        found = None if self.last is None else program_difference(self.last, program, structure)
         self.last = structure
         if found is None:
             self.count, self.seconds = 1, seconds
@@ -311,13 +198,7 @@ class _CompiledLine:
         return found
 
 
-_lines: OrderedDict[tuple[str, int], _CompiledLine] = OrderedDict()
-
-
-def forget_compilations() -> None:
-    """Forget all compilations."""
-    with _lock:
-        _lines.clear()
+_lines = cache_about_structures(256)
 
 
 def watched_compilation(program: Program) -> Callable[[float], None]:
@@ -329,12 +210,9 @@ def watched_compilation(program: Program) -> Callable[[float], None]:
         if place is None or len(program.block.steps) > _MOST_STEPS:
             return
         structure, key = compared_structure(program), (place.file, place.line)
-        with _lock:
-            line = _lines.pop(key, None)
-            found = None if line is None else line.add(program, structure, seconds)
-            line = _lines[key] = line or _CompiledLine(structure, seconds)
-            if len(_lines) > _MOST_LINES:
-                _lines.popitem(last=False)
+        line: _CompiledLine = _lines.get(key, _CompiledLine)
+        with line.lock:
+            found = line.add(program, structure, seconds)
         if found is not None:
             what, how = found
             message = (f"this line has compiled {line.count} graphs that differ only in {what}, which took "
@@ -342,3 +220,8 @@ def watched_compilation(program: Program) -> Callable[[float], None]:
             warnings.warn_explicit(message, RecompilationWarning, place.file, place.line)
 
     return compiled
+
+
+provide(engine, {
+    "progress_shown": progress_shown, "hint_at_cache": hint_at_cache, "watched_compilation": watched_compilation,
+})  # fmt: skip

@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import nngrad.functions as F
+from nngrad.graph import Function, Variable, functions_of
+from nngrad.graph.axes import axes_carried
 
-from ..functions.spectra import arbitrary
-from ..graph import Function, Variable, functions_of
-from ..rewrite.numbers import is_zero
-from .batching import axes_carried
-
-if TYPE_CHECKING:
-    from .walk import Equal, Grad
-
-
-def pushed_in_reverse(
-    walk: Grad, outputs: Sequence[Variable], inputs: Sequence[Variable], tangents: Sequence[Variable],
-    stop_ids: frozenset[int],
-) -> list[Variable]:  # fmt: skip
-    """The derivatives of `outputs` as `inputs` move along `tangents`, without a tangent of any single function: the
-    gradients at the inputs are linear in those at the outputs, and this map is transposed. So the latter may be any
-    numbers; rules with limits test on them whether what must vanish for all of them does."""
-    first = 1000 * walk.depth  # so that they are not those of another such call around this one
-    seeds = [arbitrary(shape=y.shape, number=first + i, dtype=y.dtype.name) for i, y in enumerate(outputs)]
-    grad = type(walk)
-    there = grad(walk.rules, stop_ids=stop_ids, in_body=walk.in_body, depth=walk.depth + 1)
-    return grad(walk.rules)(there(outputs, inputs, seeds), seeds, tangents)
+Pushed = Callable[[Sequence[Variable], Sequence[Variable], Sequence[Variable], frozenset[int]], list[Variable]]
 
 
 class Near:
@@ -36,7 +17,8 @@ class Near:
     In the gradient of a body, what arrives is an input, and nobody can ask what it depends on, so limits are fewer.
 
     Args:
-        walk: The traversal that met the function.
+        pushed: Returns the derivatives of Variables as others move along tangents, and those of some ids stay.
+        in_body: Whether the traversal is that of a body.
         f: The function.
         axes: The axes of its outputs that count spectral values.
         outputs: Where the traversal started.
@@ -46,16 +28,17 @@ class Near:
 
     def __init__(
         self,
-        walk: Grad,
+        pushed: Pushed,
+        in_body: bool,
         f: Function,
         axes: tuple[int, ...],
         outputs: Sequence[Variable],
         functions: Sequence[Function],
-        equal: Equal,
+        equal: Mapping[Function, tuple[tuple[Variable, ...], tuple[Variable, ...]]],
     ) -> None:
-        self.walk, self.f, self.axes, self.equal = walk, f, axes, equal
+        self.pushed, self.f, self.axes, self.equal = pushed, f, axes, equal
         self.is_open = False
-        if walk.in_body:
+        if in_body:
             spectral = self.spectral(functions)
             self.is_open = any([id(y) in spectral for y in outputs])
 
@@ -93,8 +76,9 @@ class Near:
         moving = [f.outputs[index] for f in functions if self.is_equal(f)]
         if not moving:
             return None
-        (t,) = pushed_in_reverse(self.walk, [g], moving, [tangent] * len(moving), stop_ids)
-        return None if is_zero(t) else t
+        (t,) = self.pushed([g], moving, [tangent] * len(moving), stop_ids)
+        f = t.parent
+        return None if f is not None and f.op is F.constant and f.arguments[0] == 0 else t
 
 
 def _axes_left(f: Function, given: Sequence[tuple[int, frozenset[int] | None]]) -> frozenset[int] | None:

@@ -11,7 +11,8 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from ..graph import Function, Variable
+from ..graph import Function, Variable, engine
+from ..graph.engine import provide
 from ..graph.messages import warn_user
 from ..rewrite.sums import summands
 
@@ -101,3 +102,6 @@ def _times(a: Factors, b: Factors) -> Factors:
     for key, power in b[1]:
         powers[key] = powers.get(key, 0) + power
     return a[0] * b[0], tuple([(key, power) for key, power in powers.items() if power])
+
+
+provide(engine, {"warn_of_cancelled": warn_of_cancelled})
