@@ -28,7 +28,9 @@ SUBJECTS = {
     "Implicit functions": ("derivatives.implicit",),
     "Parameters and modules": ("parameter", "files.parameter_files", "training.modules"),
     "Training": ("training", "solvers", "random"),
-    "Running and compiling": ("execution", "files.exporting", "jax", "context", "distributed", "logger"),
+    "Running and compiling": (
+        "execution", "inspection.compilations", "files.exporting", "jax", "context", "distributed", "logger",
+    ),
 }  # fmt: skip
 """Subjects of the names of `nn`, by the innermost package that defines them. All others are on a page of their own."""
 REST = "More"
