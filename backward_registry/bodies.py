@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from nngrad.functions.bodies.alternatives import checkpoint_of_body, switch_of_bodies
+from nngrad.functions.bodies.alternatives import (
+    body_with_gradient,
+    body_with_surrogate,
+    checkpoint_of_body,
+    switch_of_bodies,
+)
 from nngrad.functions.bodies.flows import flow_of_body
 from nngrad.functions.bodies.implicit import (
     factored_solve,
@@ -27,3 +32,5 @@ of_bodies(while_of_bodies, kind="forward only")
 for _op in (mapped_one, mapped_several):
     # What is mapped may have a rule that is not its derivative.
     registry.add(_op, Rule(_op.backward, "rule", False, __name__))
+registry.add(body_with_gradient, Rule(body_with_gradient.backward, "user", True, __name__))
+registry.add(body_with_surrogate, Rule(body_with_surrogate.backward, "user", False, __name__))

@@ -19,7 +19,7 @@ from .dialect import of_docstring
 
 SUBJECTS = {
     "Graphs": (
-        "graph", "autodiff.custom_function", "autodiff.custom_gradient", "nnabla", "rewrite", "inspection.debugging",
+        "graph", "autodiff.custom_function", "functions.custom_gradient", "nnabla", "rewrite", "inspection.debugging",
         "inspection.hooks", "files.graphs",
     ),
     "Graphs to look at": ("inspection",),

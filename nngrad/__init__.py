@@ -19,7 +19,6 @@ from . import solver as solver
 from . import solvers as solvers
 from .autodiff import Grad, grad
 from .autodiff.custom_function import CustomFunction
-from .autodiff.custom_gradient import custom_gradient
 from .context import (
     Context,
     auto_forward,
@@ -67,6 +66,7 @@ from .files.exporting import export, load_exported
 from .files.graphs import load_graph, save_graph
 from .files.parameter_files import load_parameters, save_parameters
 from .functions.checkpoints import checkpoint
+from .functions.custom_gradient import custom_gradient
 from .graph import Function, NdArray, Variable
 from .graph.messages import ImportHints as _ImportsLeadOn
 from .graph.messages import no_attribute as _no_attribute

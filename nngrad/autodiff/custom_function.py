@@ -21,6 +21,7 @@ from jax.extend.core import ClosedJaxpr
 from backward_registry import MissingRule, Rule, registry
 
 from ..functions.axes import row_places
+from ..functions.host_call import Result, called_on_host, declared_shapes, shapes_by_running
 from ..functions.jaxpr_structure import ByIdentity, array_value, is_opaque, structure_of
 from ..functions.jaxprs import jaxpr_for
 from ..graph import Function, Op, Spec, Variable, apply, spec_of
@@ -32,7 +33,6 @@ from ..graph.leaf import as_variables, marked_if_wide
 from ..graph.op import NOT_APPLICABLE
 from ..graph.options import users_code_runs
 from ..graph.spec import x64_if
-from .host_call import Result, called_on_host, declared_shapes, shapes_by_running
 
 Arrays = Sequence[Any]
 Specs = tuple[Spec, ...]
@@ -432,8 +432,3 @@ def undifferentiable(f: Function, advice: str) -> str:
         f"{f.op.name} is part of the gradient{origin} and cannot be differentiated: there is a gradient of order "
         f"{f.order}, but none of order {f.order + 1}. {advice}"
     )
-
-
-def attributes_set(instance: object, before: Mapping[str, Any]) -> list[str]:
-    """The names of the attributes of `instance` that differ from those `before`."""
-    return sorted([name for name, v in vars(instance).items() if name not in before or before[name] is not v])

@@ -33,7 +33,6 @@ from ..graph.options import pause_collector, watching_for_users_code
 from ..graph.thresholds import FEWEST_ASKED
 from ..graph.value import together
 from ..rewrite.builder import builder_for, emitting
-from .binding import added_up, owning, unreachable_inputs
 from .known_gradients import (
     GradientResults,
     known_answer,
@@ -41,7 +40,18 @@ from .known_gradients import (
     remember_answer,
     was_asked_before,
 )
-from .request import Aggregate, Mode, Request, Task, checked_persistent, derived_in, remember, requested, task_of
+from .request import (
+    Aggregate,
+    Mode,
+    Request,
+    Task,
+    checked_persistent,
+    derived_in,
+    reached_from,
+    remember,
+    requested,
+    task_of,
+)
 from .symmetry import NotApplicable, forward, symmetric
 from .walk import Grad, Retained, Sums, duplicate_functions, is_estimate, order_of
 
@@ -282,13 +292,17 @@ def in_mode(
     """The gradients in the best mode, those of the inputs, and each Variable on the path with its gradient."""
     retained: Retained | None = [] if request.retain else None
     built = built_in_best_mode(task, request.aggregate, retained)
-    gradients = built.gradients if task.inputs is request.inputs else added_up(built.gradients, owners)
+    gradients = built.gradients
+    if task.inputs is not request.inputs:  # the sum over the leaves that an input stands for
+        rest = iter(gradients)
+        parts = [[next(rest) for _ in own] for own in owners]
+        gradients = [gxs[0] if len(gxs) == 1 else F.add_n(*gxs) for gxs in parts]
     at = request.retained_at
     return built, gradients, [(x, gx) for x, gx in retained or () if at is None or id(x) in at]
 
 
 def located(request: Request, functions: list[Function] | None) -> tuple[Task, list[list[Variable]]]:
-    """The task, and the Variables that each input stands for; see `binding.own_leaves`."""
+    """The task, and the Variables that each input stands for; see `own_leaves`."""
     task = task_of(request.outputs, request.inputs, request.seeds, request.stop_gradients, functions)
     owners = [[x] for x in request.inputs]
     loose = {id(x) for x in request.inputs if x.parent is None}
@@ -303,6 +317,37 @@ def located(request: Request, functions: list[Function] | None) -> tuple[Task, l
         if len(inputs) != len(owners) or any([x is not y for x, y in zip(inputs, request.inputs, strict=True)]):
             task = task_of(request.outputs, inputs, request.seeds, request.stop_gradients, functions)
     return task, owners
+
+
+def own_leaves(outputs: list[Variable], inputs: list[Variable]) -> list[list[Variable]]:
+    """The Variables that each input stands for: itself, or for a leaf outside the graph, all leaves in the graph that
+    share its data."""
+    loose = {id(x) for x in inputs if x.parent is None}
+    leaves = leaves_of(outputs) if loose else []
+    return owning(inputs, loose - {id(x) for x in leaves}, leaves)
+
+
+def owning(inputs: Sequence[Variable], loose: set[int], leaves: list[Variable]) -> list[list[Variable]]:
+    """For each input among the `loose`, those of `leaves` that share its data, if any; else just the input itself."""
+    by_cell: dict[int, list[Variable]] = {}
+    for x in leaves if loose else ():
+        if x._data is not None:
+            by_cell.setdefault(id(x._data), []).append(x)
+    return [by_cell.get(id(x._data), [x]) if id(x) in loose else [x] for x in inputs]
+
+
+def unreachable_inputs(request: Request, owners: Sequence[Sequence[Variable]]) -> list[int]:
+    """The indices of the inputs that no gradient can reach, and that have no initial gradient."""
+    reached = reached_from(request.outputs, frozenset([id(x) for x in request.stop_gradients]))
+    given = request.initial or [None] * len(owners)
+    lost = [
+        i
+        for i, (own, gx) in enumerate(zip(owners, given, strict=True))
+        if gx is None and not any(id(x) in reached for x in own)
+    ]
+    if lost and request.unreachable == "raise":
+        raise ValueError(f"inputs{lost}: the outputs do not depend on them, or gradients cannot reach them")
+    return lost
 
 
 def _check_made_inside(request: Request, body: int) -> None:

@@ -13,7 +13,7 @@ A question is a request's graph, closed, beside everything else that decides wha
 from __future__ import annotations
 
 import fractions
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,8 +30,41 @@ from ..graph.options import pause_collector
 from ..graph.origins import Origins
 from ..graph.thresholds import BYTES_ASKED, MOST_ASKED
 from ..graph.traverse import by_serial
-from .binding import close_with_derivations
-from .request import Derivation, Mode, Request, ResultDerivation, derivation_of
+from .request import Derivation, Mode, Request, ResultDerivation, derivation_of, derivations_of
+
+
+def close_with_derivations(
+    closing: Closing,
+    functions: Sequence[Function],
+    about: Iterable[Variable | None],
+    referred_to: Callable[[Derivation], Iterable[Iterable[Variable | None]]],
+) -> dict[Derivation, int]:
+    """Close functions, and what the results of `grad` among them are derivatives of.
+
+    Args:
+        closing: The closing to extend.
+        functions: The functions, in topological order.
+        about: Variables whose dependencies are closed as well.
+        referred_to: Returns the Variables of a derivation to treat in the same way.
+
+    Returns:
+        The derivations, numbered.
+    """
+    derivations = derivations_of(closing.derived)
+    waiting, seen = [*about], len(closing.derived)
+    while functions or waiting:
+        closing.write(functions)
+        new: list[ResultDerivation] = [gx._derived for gx in closing.derived[seen:]]
+        seen = len(closing.derived)
+        for derived_by in new:
+            derivation = derived_by.derivation
+            waiting += (derived_by.laplacian or ())[:2]
+            if derivation is not None and derivation not in derivations:
+                derivations[derivation] = len(derivations)
+                waiting += [x for each in referred_to(derivation) for x in each]
+        functions = functions_of([x for x in waiting if x is not None], through=lambda x: not closing.has(x))
+        waiting = []
+    return derivations
 
 
 class Question:

@@ -32,8 +32,8 @@ from itertools import combinations_with_replacement
 
 import nngrad.functions as F
 
-from ..autodiff.binding import own_leaves
 from ..autodiff.forward_mode import Pushforward, stretched
+from ..autodiff.grad import own_leaves
 from ..autodiff.symmetry import NotApplicable, obstacle
 from ..autodiff.walk import order_of
 from ..functions.array import zeros_like

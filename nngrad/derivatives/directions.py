@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 import nngrad.functions as F
 
 from ..autodiff.carried import followed_axes
-from ..execution.lower import linearize
 from ..functions.array import zeros_like
-from ..graph import NdArray, Variable, path_between
+from ..graph import NdArray, Variable, engine, path_between
 from ..graph.variable import leaf_of
-from ..memory import timeline
 from .vectorize import substituted, vectorize
 
 
@@ -78,7 +76,7 @@ def in_chunks(
             given = {t: F.optimization_barrier(v, *[F.unlink(y) for y in parts[-1]]) for t, v in given.items()}
         parts.append(vectorize(ys, given, collapse))
     joined = [F.add_n(*part) if collapse else F.concatenate(*part, axis=0) for part in zip(*parts, strict=True)]
-    return min(whole, joined, key=lambda outputs: timeline(linearize(outputs).program).peak)
+    return min(whole, joined, key=engine.peak_bytes)
 
 
 def _along_unit_vectors(outputs: Sequence[Variable], t: Variable, lead: int, collapse: bool) -> list[Variable]:

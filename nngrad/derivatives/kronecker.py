@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
-from ..autodiff.binding import own_leaves
+from ..autodiff.grad import own_leaves
 from ..graph import Function, Variable, path_between
 from ..rewrite.sums import summands
 from .directions import independent_rows, several_over_directions

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import nngrad.functions as F
 
-from ..autodiff.binding import own_leaves
 from ..autodiff.carried import followed_axes
-from ..autodiff.grad import grad
+from ..autodiff.grad import grad, own_leaves
 from ..autodiff.request import differentiable
 from ..graph import Variable, contained, functions_of, path_between
 from ..graph.arguments import checked_count

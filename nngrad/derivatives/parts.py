@@ -7,11 +7,9 @@ from typing import Any, TypeVar
 
 import nngrad.functions as F
 
-from ..autodiff.binding import own_leaves
 from ..autodiff.forward_mode import NoForwardMode, Pushforward
-from ..autodiff.grad import distinct_variables, emitted
-from ..autodiff.request import Request, differentiable, listed
-from ..autodiff.seeds import seed_of
+from ..autodiff.grad import distinct_variables, emitted, own_leaves
+from ..autodiff.request import Request, differentiable, listed, seed_of
 from ..functions.array import in_dtype
 from ..graph import Variable, build_options, contained, engine, functions_of, set_switches
 from ..graph.arguments import check_bool, checked_count

@@ -11,7 +11,7 @@ import numpy as np
 
 from backward_registry import registry
 
-from ..autodiff.binding import own_leaves
+from ..autodiff.grad import own_leaves
 from ..graph import Function, Variable, apply, contained, leaves_of, path_between, set_switches
 from ..graph.axes import Key, Places, axes_carried
 from ..graph.body_op import in_place_of

@@ -8,8 +8,8 @@ from typing import Literal, overload
 
 import nngrad.functions as F
 
-from ..autodiff.binding import own_leaves
 from ..autodiff.forward_mode import NoForwardMode, Pushforward
+from ..autodiff.grad import own_leaves
 from ..autodiff.request import derivation_of, remember_laplacian
 from ..autodiff.symmetry import NotApplicable, obstacle
 from ..graph import Variable, functions_of, path_between

@@ -1,10 +1,13 @@
-"""backward(): accumulate gradients in the leaves, computing forward and gradients in one executable."""
+"""backward(): accumulate gradients in the leaves, computing forward and gradients in one executable; and the record of
+the leaves that it has reached, with which solvers detect untrained ones."""
 
 from __future__ import annotations
 
 import functools
 import operator
 import threading
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -14,11 +17,9 @@ import numpy as np
 import nngrad.functions as F
 from backward_registry import registry
 
-from ..autodiff.binding import record_reached, watched_leaves, watching
 from ..autodiff.grad import grad
-from ..autodiff.request import given_gradients
-from ..autodiff.seeds import given_gradient, seed_array
-from ..graph import NdArray, Variable, build_options, engine, leaves_of
+from ..autodiff.request import derivation_of, derived_in, given_gradient, given_gradients, reached_from, seed_array
+from ..graph import Function, NdArray, Variable, build_options, engine, leaves_of
 from ..graph.bounded_cache import cache_about_structures
 from ..graph.engine import provide
 from ..graph.messages import warn_user
@@ -26,7 +27,7 @@ from ..graph.ndarray import NOT_KEPT
 from ..graph.process import interrupt_safe
 from ..graph.spec import x64_if
 from ..graph.thresholds import MOST_SUMS
-from ..graph.value import put_together
+from ..graph.value import Value, put_together
 from .fused import Fused, FusedKey, Passed, at, fused_for, gradient_graph, passed
 from .interpret import Hook
 from .plans import RunPlan, Snapshot, is_watched, numbers_of, plan_of, present
@@ -361,6 +362,63 @@ def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[
         for cell in parts:
             cell.variable = None
         put_together(list(parts), [total for (total,) in parts.values()])
+
+
+# ---------------------------------------------------------------- leaves that nobody trains
+
+watching: set[weakref.ref[Any]] = set()
+"""Weak references to the objects that want reached leaves recorded."""
+
+_reached: deque[list[tuple[weakref.ref[Variable], weakref.ref[Value]]]] = deque(maxlen=64)
+"""For each backward, the leaves that its gradients reached, with their Values at that time."""
+
+
+def watch_leaves(by: Any) -> None:
+    """Record the leaves that backwards reach, until `unwatch_leaves(by)`."""
+    watching.add(weakref.ref(by, watching.discard))
+
+
+def unwatch_leaves(by: Any) -> bool:
+    """End the recording for `by`; returns whether there was one."""
+    found = weakref.ref(by) in watching
+    watching.discard(weakref.ref(by))
+    return found
+
+
+def watched_leaves(
+    outputs: list[Variable], leaves: Iterable[Variable], functions: Sequence[Function]
+) -> list[Variable]:
+    """The leaves that gradients of the outputs reach, except inputs of a `grad` whose result is among the functions:
+    such a gradient is what the program computes."""
+    reached = reached_from(outputs, frozenset())
+    asked = {id(known.input) for y in derived_in(functions) if (known := derivation_of(y)) is not None}
+    return [x for x in leaves if id(x) in reached and id(x) not in asked]
+
+
+def record_reached(leaves: Iterable[Variable]) -> None:
+    """Record which leaves the gradients of one backward reach."""
+    _reached.append([(weakref.ref(x), weakref.ref(x.cell._value)) for x in leaves])
+
+
+def reached_with(own: Iterable[Variable]) -> list[Variable]:
+    """The leaves reached together with some of `own`, each reported only once.
+
+    Leaves written to since then are data, and gradients that were read or are gone have already been used.
+    """
+    cells = {id(p.cell) for p in own}
+    noted = [(group, [(x, value()) for ref, value in group if (x := ref()) is not None]) for group in _reached]
+    written = {id(x) for _, group in noted for x, value in group if x.cell._value is not value}
+    with_own = [any([id(x.cell) in cells for x, _ in group]) for _, group in noted]
+    _reached.clear()
+    if watching:
+        _reached.extend([group for (group, _), is_own in zip(noted, with_own, strict=True) if not is_own])
+    return [
+        x
+        for (_, group), is_own in zip(noted, with_own, strict=True)
+        if is_own
+        for x, _ in group
+        if id(x) not in written and not (x.grad.is_empty or x.grad._value.has_view)
+    ]
 
 
 provide(engine, {"backward": backward_from})

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..autodiff.binding import reached_from
 from ..autodiff.grad import emitted
-from ..autodiff.request import Request
+from ..autodiff.request import Request, reached_from
 from ..graph import NdArray, Variable, contained, functions_of, path_between, set_switches
 from ..graph.bounded_cache import cache_about_structures
 from ..graph.options import watching_for_users_code

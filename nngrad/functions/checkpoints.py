@@ -11,15 +11,31 @@ import jax
 from ..graph import Variable, apply, as_variable
 from ..graph.capture import captured
 from ..graph.leaf import common_floating
+from ..graph.spec import DType
 from .bodies.alternatives import checkpoint_of_body
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def is_array(value: Any) -> bool:
-    """Whether an argument of a function of Variables is a Variable or an array rather than a setting."""
-    return isinstance(value, Variable) or (hasattr(value, "shape") and hasattr(value, "dtype"))
+def arguments_among(
+    args: tuple[Any, ...], kwargs: dict[str, Any], owner: str
+) -> tuple[list[Variable], DType | None, Callable[[list[Variable]], tuple[tuple[Any, ...], dict[str, Any]]]]:
+    """The Variables and arrays among the arguments of a function of pytrees, as Variables; the dtype of those that are
+    floating; and a function that returns the arguments with others in place of these. `owner` is for messages."""
+    leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: x is None)
+    places = [
+        i for i, x in enumerate(leaves) if isinstance(x, Variable) or (hasattr(x, "shape") and hasattr(x, "dtype"))
+    ]
+    floating = common_floating(leaves)
+
+    def with_values(given: list[Variable]) -> Any:
+        filled = list(leaves)
+        for i, x in zip(places, given, strict=True):
+            filled[i] = x
+        return jax.tree.unflatten(tree, filled)
+
+    return [as_variable(leaves[i], f"argument {i}", owner, floating) for i in places], floating, with_values
 
 
 def checkpoint(fun: Callable[P, R]) -> Callable[P, R]:
@@ -49,18 +65,12 @@ def checkpoint(fun: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(fun)
     def checkpointed(*args: P.args, **kwargs: P.kwargs) -> R:
-        leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: x is None)
-        places = [i for i, leaf in enumerate(leaves) if is_array(leaf)]
-        floating = common_floating(leaves)
-        inputs = [as_variable(leaves[i], f"argument {i}", "checkpoint", floating) for i in places]
+        inputs, floating, with_values = arguments_among(args, kwargs, "checkpoint")
         structure: Any = None
 
         def flat(given: list[Variable]) -> list[Variable]:
             nonlocal structure
-            filled = list(leaves)
-            for i, x in zip(places, given, strict=True):
-                filled[i] = x
-            own_args, own_kwargs = jax.tree.unflatten(tree, filled)
+            own_args, own_kwargs = with_values(given)
             results, structure = jax.tree.flatten(fun(*own_args, **own_kwargs))
             return [as_variable(y, f"result {i}", "checkpoint", floating) for i, y in enumerate(results)]
 

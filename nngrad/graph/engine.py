@@ -69,7 +69,7 @@ class Engine:
 
     __slots__ = (
         "backward", "body_batched", "body_gradient", "body_tangent", "constant", "evaluate", "forget", "forward",
-        "hint_at_cache", "policy_key", "progress_shown", "rematerialised", "run_functions",
+        "hint_at_cache", "peak_bytes", "policy_key", "progress_shown", "rematerialised", "run_functions",
         "warn_of_cancelled", "watched_compilation",
     )  # fmt: skip
 
@@ -93,6 +93,8 @@ class Engine:
     """Rebuilds gradients to recompute some forward values, by the policy of `nn.grad` or by marks in the graph."""
     policy_key: Callable[..., Any]
     """A cache key for such a policy and the marks of functions."""
+    peak_bytes: Callable[[list[Variable]], int]
+    """About how many bytes of temporaries it takes to compute Variables."""
     warn_of_cancelled: Callable[[list[Function], list[Function]], None]
     """Warns where some functions on a path, which pass gradients unchanged, cancel a derivative."""
     progress_shown: Callable[[str], AbstractContextManager[None]]

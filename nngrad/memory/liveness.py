@@ -22,9 +22,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..execution.lower import linearize
 from ..execution.passes import prepared, with_bodies_inline
 from ..execution.program import Call, Program, calls_of, is_sum, read_calls, without_identities
-from ..graph import Op, Spec
+from ..graph import Op, Spec, Variable
 from ..graph.block import Block
 from ..graph.body_op import ControlOp
 from ..graph.traverse import operands_first
@@ -83,6 +84,11 @@ def timeline(program: Program, as_compiled: bool = True) -> Timeline:
             they have the numbers in `program`.
     """
     return _timeline((prepared(program) if as_compiled else program).block)
+
+
+def peak_bytes(outputs: list[Variable]) -> int:
+    """Implements `engine.peak_bytes`."""
+    return timeline(linearize(outputs).program).peak
 
 
 def _timeline(block: Block) -> Timeline:

@@ -9,17 +9,17 @@ NumPy, Python's `if`), it is called on the host with NumPy arrays; a gradient co
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..autodiff.custom_function import Specs, attributes_set, shapes_of
-from ..autodiff.host_call import called_on_host
+from ..autodiff.custom_function import Specs, shapes_of
 from ..execution.lower import Program, linearize, lower
 from ..execution.program import calls_of
+from ..functions.host_call import called_on_host
 from ..functions.inlining import inlined
 from ..functions.jaxpr_structure import array_value
 from ..graph import Function, Spec, Variable, apply, contained, set_switches, spec_of
@@ -276,3 +276,8 @@ def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:
 
     name = f"gradient of {type(gradient.instance).__name__}"
     return called_on_host(compute, gradient.instance, shapes_of([inputs[i] for i in asked]), arrays, name)
+
+
+def attributes_set(instance: object, before: Mapping[str, Any]) -> list[str]:
+    """The names of the attributes of `instance` that differ from those `before`."""
+    return sorted([name for name, v in vars(instance).items() if name not in before or before[name] is not v])

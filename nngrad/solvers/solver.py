@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..autodiff.binding import reached_with, unwatch_leaves, watch_leaves, watching
+from ..execution.backward import reached_with, unwatch_leaves, watch_leaves, watching
 from ..graph import Variable
 from ..graph.leaf import arrays_in
 from ..graph.process import check_not_traced, check_process

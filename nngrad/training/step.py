@@ -10,9 +10,9 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 
-from ..autodiff.binding import unwatch_leaves
 from ..autodiff.grad import grad
 from ..distributed.devices.grid import Mesh
+from ..execution.backward import unwatch_leaves
 from ..graph import Variable, leaves_of, switched
 from ..graph.leaf import arrays_in, arrays_of
 from ..graph.messages import warn_user

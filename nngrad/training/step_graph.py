@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..autodiff.binding import reached_from, watched_leaves
 from ..autodiff.grad import emitted
-from ..autodiff.request import Request
+from ..autodiff.request import Request, reached_from
+from ..execution.backward import watched_leaves
 from ..execution.lower import Linearized, linearize
 from ..execution.plans import device_of
 from ..execution.program import Program

@@ -340,6 +340,53 @@ def checkpoint_of_body(*x: Array, body: Static, kept: Static = ()) -> tuple[jax.
     return results
 
 
+class GivenGradient(Alternatives):
+    """A body with a user-defined gradient."""
+
+    def inlines_to(self, arguments: tuple[Any, ...]) -> Block:
+        """The body."""
+        body: Block = arguments[0]
+        return body
+
+    def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed | None:
+        """Unknown: the gradient may mix axes that the body does not."""
+        return None
+
+    def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results | None:
+        """None: the op is mapped as it is."""
+        return None
+
+    def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
+        """The result of the user's gradient function."""
+        _, gradient, wanted = f.arguments
+        gxs: Gradients = [None] * len(f.inputs)
+        for i, gx in zip(wanted, inlined(gradient, (*f.inputs, *gys)), strict=True):
+            gxs[i] = gx
+        return gxs
+
+
+def _given(name: str, type_name: str) -> GivenGradient:
+    def forward(*x: Array, body: Static, gradient: Static, wanted: Static) -> tuple[jax.Array, ...]:
+        """A body with a user-defined gradient.
+
+        Args:
+            x: The inputs.
+            body: The body.
+            gradient: The gradient, as a body of these inputs and the incoming gradient at each output.
+            wanted: The inputs that it differentiates by.
+        """
+        del gradient, wanted
+        results: tuple[jax.Array, ...] = body.results_of(x)
+        return results
+
+    forward.__name__ = name
+    return GivenGradient(forward, type_name=type_name, multiple_results=True, lockstep=True)
+
+
+body_with_gradient = _given("body_with_gradient", "CustomGradient")
+body_with_surrogate = _given("body_with_surrogate", "CustomSurrogate")
+
+
 def _depend_on_outputs(directions: Sequence[Variable], f: Function) -> bool:
     """Whether directions depend on the outputs of `f`, as those made of a gradient do: then tangents along them are
     computed after `f`, not together with it."""

@@ -9,74 +9,19 @@ from typing import Any, ParamSpec, TypeVar, overload
 import jax
 
 import nngrad.functions as F
-from backward_registry import Rule, registry
 
-from ..functions.bodies.alternatives import Alternatives
-from ..functions.checkpoints import is_array
-from ..functions.inlining import inlined
-from ..functions.operands import Operand
-from ..graph import Array, Function, NdArray, Variable, apply, as_variable, build_options
-from ..graph.arguments import Static
+from ..graph import NdArray, Variable, apply, as_variable, build_options
 from ..graph.block import Block
-from ..graph.body_op import Followed, Given, Gradients, Numbers, Results, Walk
 from ..graph.capture import captured, placeholder
 from ..graph.closing import close
-from ..graph.leaf import common_floating
 from ..graph.variable import leaf_of
+from .bodies.alternatives import body_with_gradient, body_with_surrogate
+from .checkpoints import arguments_among
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _OWNER = "custom_gradient"
-
-
-class GivenGradient(Alternatives):
-    """A body with a user-defined gradient."""
-
-    def inlines_to(self, arguments: tuple[Any, ...]) -> Block:
-        """The body."""
-        body: Block = arguments[0]
-        return body
-
-    def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed | None:
-        """Unknown: the gradient may mix axes that the body does not."""
-        return None
-
-    def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results | None:
-        """None: the op is mapped as it is."""
-        return None
-
-    def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
-        """The result of the user's gradient function."""
-        _, gradient, wanted = f.arguments
-        gxs: Gradients = [None] * len(f.inputs)
-        for i, gx in zip(wanted, inlined(gradient, (*f.inputs, *gys)), strict=True):
-            gxs[i] = gx
-        return gxs
-
-
-def _op(name: str, type_name: str, exact: bool) -> GivenGradient:
-    def forward(*x: Array, body: Static, gradient: Static, wanted: Static) -> tuple[jax.Array, ...]:
-        """A body with a user-defined gradient.
-
-        Args:
-            x: The inputs.
-            body: The body.
-            gradient: The gradient, as a body of these inputs and the incoming gradient at each output.
-            wanted: The inputs that it differentiates by.
-        """
-        del gradient, wanted
-        results: tuple[jax.Array, ...] = body.results_of(x)
-        return results
-
-    forward.__name__ = name
-    op = GivenGradient(forward, type_name=type_name, multiple_results=True, lockstep=True)
-    registry.add(op, Rule(op.backward, "user", exact, __name__))
-    return op
-
-
-body_with_gradient = _op("body_with_gradient", "CustomGradient", True)
-body_with_surrogate = _op("body_with_surrogate", "CustomSurrogate", False)
 
 
 @overload
@@ -119,19 +64,13 @@ def custom_gradient(fun: Callable[..., Any] | None = None, *, exact: bool = Fals
 
     @functools.wraps(fun)
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
-        leaves, tree = jax.tree.flatten((args, kwargs), is_leaf=lambda x: x is None)
-        places = [i for i, leaf in enumerate(leaves) if is_array(leaf)]
-        floating = common_floating(leaves)
-        inputs = [as_variable(leaves[i], f"argument {i}", _OWNER, floating) for i in places]
+        inputs, floating, with_values = arguments_among(args, kwargs, _OWNER)
         seeds: list[Variable] = []
         structure: Any = None
 
         def flat(given: list[Variable]) -> list[Variable]:
             nonlocal structure
-            filled = list(leaves)
-            for i, x in zip(places, given, strict=True):
-                filled[i] = x
-            own_args, own_kwargs = jax.tree.unflatten(tree, filled)
+            own_args, own_kwargs = with_values(given)
             ys, structure, gradient = _pair(fun(*own_args, **own_kwargs), floating)
             seeds.extend([placeholder(y.spec, _OWNER) for y in ys])
             return [*ys, *_gradients(gradient(*seeds), [x for x in given if x.spec.differentiable])]
