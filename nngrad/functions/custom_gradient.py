@@ -60,7 +60,6 @@ def custom_gradient(fun: Callable[..., Any] | None = None, *, exact: bool = Fals
         return functools.partial(custom_gradient, exact=exact)
     if not callable(fun):
         raise TypeError(f"{_OWNER}: fun must be a function of Variables, got {fun!r}")
-    op = body_with_gradient if exact else body_with_surrogate
 
     @functools.wraps(fun)
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
@@ -79,17 +78,18 @@ def custom_gradient(fun: Callable[..., Any] | None = None, *, exact: bool = Fals
         arrived = {id(seed) for seed in seeds}
         outside = [x for x in found.variables if id(x) not in arrived]
         full = found.body
-        own, _, results = full.opened()
-        at = {id(x): y for x, y in zip(found.variables, own, strict=False)}
-        given = [y for x, y in zip(found.variables, own, strict=False) if id(x) not in arrived]
-        given += own[len(found.variables) :]
+        leaves, _, results = full.opened()
+        at = {id(x): y for x, y in zip(found.variables, leaves, strict=False)}
+        given = [y for x, y in zip(found.variables, leaves, strict=False) if id(x) not in arrived]
+        given += leaves[len(found.variables) :]
         gys = [at[id(seed)] if id(seed) in at else leaf_of(NdArray.of_spec(seed.spec)) for seed in seeds]
         body = close(results[: len(seeds)], given)
         _check_outside(body, outside)
         first = len(outside)
         wanted = tuple([first + k for k, x in enumerate(inputs) if x.spec.differentiable])
         gradient = close(results[len(seeds) :], [*given, *gys])
-        outputs = apply(op, (*outside, *inputs, *found.keys), (body, gradient, wanted))
+        operands, own = (*outside, *inputs, *found.keys), (body, gradient, wanted)
+        outputs = apply(body_with_gradient, operands, own) if exact else apply(body_with_surrogate, operands, own)
         return jax.tree.unflatten(structure, outputs)
 
     return with_gradient
