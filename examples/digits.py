@@ -199,8 +199,8 @@ def solve(steps: int, out: Path) -> Any:
     import script
 
     gan = Gan(steps)
-    with nn.Checkpointer(out / "checkpoints", gan.solvers, parameters=gan.parameters, every=1000) as checkpoints:
-        course = gan.train(nn.training_log(out, steps=steps), checkpoints)
+    checkpoints = nn.Checkpointer(out / "checkpoints", gan.solvers, parameters=gan.parameters, every=1000)
+    course = gan.train(nn.training_log(out, steps=steps), checkpoints)
     script.save(digits_of(gan), out / "digits.png")
     images, wanted = gan.generated()
     squares = np.sum(gan.images**2, axis=1) - 2 * images @ gan.images.T

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from .graph import NdArray, Variable
 from .graph.arguments import checked_choice, checked_count
 from .logger import logger
-from .training.runs.image_grid import Images, tiled
+from .training.runs.log import Images, tiled
 from .utils.image_utils import imsave
 
 

@@ -51,7 +51,6 @@ def run(folder: str, devices: int, saves: bool, made: bool = False) -> dict[str,
             step(*batch(number))
             if saves and number == SAVED_AT:
                 checkpointer.save(number)
-        checkpointer.wait()
         return {
             "done": done,
             "restored": restored,

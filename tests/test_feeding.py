@@ -179,8 +179,7 @@ def test_grain_goes_to_its_position_itself(tmp_path: Path) -> None:
         taken = [np.asarray(next(feed)) for _ in range(3)]
         nn.clear_parameters()
         nn.parameter.get_parameter_or_create("w", (2,))
-        with nn.Checkpointer(tmp_path / str(i), feed=feed) as checkpointer:
-            checkpointer.save(3)
+        nn.Checkpointer(tmp_path / str(i), feed=feed).save(3)
         rest = [np.asarray(batch) for batch in feed]
         again = nn.feed(make())
         assert nn.Checkpointer(tmp_path / str(i), feed=again).restore() == 3

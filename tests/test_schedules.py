@@ -110,13 +110,11 @@ def test_schedules_go_on_where_they_were(tmp_path: Path) -> None:
         for _ in range(3):
             step()
         np.testing.assert_array_equal(v.d, whole)
-    with nn.Checkpointer(tmp_path, solver, parameters={"w": w}) as checkpoints:
-        checkpoints.save(2)
+    nn.Checkpointer(tmp_path, solver, parameters={"w": w}).save(2)
     v, loss = model()
     other = S.Adam(lr=halved)
     step = nn.train_step(loss, {"w": v}, other)
-    with nn.Checkpointer(tmp_path, other, parameters={"w": v}) as checkpoints:
-        assert checkpoints.restore() == 2
+    assert nn.Checkpointer(tmp_path, other, parameters={"w": v}).restore() == 2
     assert other.updates == 2
     for _ in range(3):
         step()

@@ -1,10 +1,9 @@
-"""States of solvers in nnabla's form and files, and in files of earlier versions."""
+"""States of solvers in nnabla's form and files."""
 
 from __future__ import annotations
 
 import importlib
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.files.storage import read_arrays
 from nngrad.solver import SolverState
 from tests.solver_states import state_arrays
 
@@ -229,6 +227,9 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
     nn.save_parameters(tmp_path / "parameters.h5")
     with pytest.raises(ValueError, match=r"parameters\.h5: not a file of solver states: 'one/affine' has no 't'"):
         solver.load_states(tmp_path / "parameters.h5")
+    nn.save_parameters(tmp_path / "parameters.safetensors")
+    with pytest.raises(ValueError, match=r"parameters\.safetensors: not a file of solver states"):
+        solver.load_states(tmp_path / "parameters.safetensors")
     (tmp_path / "other.protobuf").write_bytes(b"")
     with pytest.raises(ValueError, match=r"other\.protobuf: not a file of solver states"):
         solver.load_states(tmp_path / "other.protobuf")
@@ -236,29 +237,3 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
     (tmp_path / "damaged.protobuf").write_bytes(whole[:-3])
     with pytest.raises(ValueError, match=r"damaged\.protobuf: not an nnabla file, or a damaged one"):
         solver.load_states(tmp_path / "damaged.protobuf")
-
-
-@pytest.mark.parametrize("how", ["file", "checkpoint"])
-@pytest.mark.parametrize("kind", ["Adam", "RMSpropGraves"])
-def test_states_of_earlier_versions_are_read(kind: str, how: str, tmp_path: Path) -> None:
-    with zipfile.ZipFile(DATA / "earlier_states.zip") as archive:
-        archive.extractall(tmp_path)
-    start, end = json.loads((tmp_path / "told.json").read_text())[kind]
-    solver = getattr(S, kind)()
-    w = nn.Variable.from_numpy_array(np.array(start, np.float32), need_grad=True)
-    solver.set_parameters({"a/w": w})
-    if how == "file":
-        solver.load_states(tmp_path / f"{kind}.safetensors")
-        assert "0.mu:a/w" in read_arrays(tmp_path / f"{kind}.safetensors")[0]
-    else:
-        w.d = 0.0
-        with nn.Checkpointer(tmp_path / f"{kind}_checkpoints", solver, parameters={"a/w": w}) as checkpointer:
-            assert checkpointer.restore() == 3
-        assert w.d.tolist() == start and solver.updates == 3
-    rng = np.random.RandomState(3)
-    for step in range(5):
-        gradient = rng.randn(3)
-        if step >= 3:
-            w.g = gradient.astype(np.float32)
-            solver.update()
-    np.testing.assert_allclose(w.d, end, rtol=1e-6)

@@ -53,8 +53,7 @@ def test_training_goes_on_from_a_checkpoint(written: Path, tmp_path: Path) -> No
     shutil.unpack_archive(written / "checkpoints.zip", tmp_path)
     built, solver = model(), S.Adam(0.01)
     solver.set_parameters(nn.get_parameters())
-    with nn.Checkpointer(tmp_path / "checkpoints", solver) as checkpointer:
-        assert checkpointer.restore() == STEPS == solver.updates
+    assert nn.Checkpointer(tmp_path / "checkpoints", solver).restore() == STEPS == solver.updates
     agree(trained(built, solver, MORE), told(written)["losses"])
 
 

@@ -83,8 +83,7 @@ def main() -> None:
     network = {"name": "net", "batch_size": 4, "outputs": {"y": built.y}, "names": {"x": built.x}}
     save(str(folder / "network.nnp"), {"networks": [network]})
     with tempfile.TemporaryDirectory() as place:
-        with nn.Checkpointer(Path(place) / "checkpoints", solver) as checkpointer:
-            checkpointer.save(STEPS)
+        nn.Checkpointer(Path(place) / "checkpoints", solver).save(STEPS)
         shutil.make_archive(str(folder / "checkpoints"), "zip", place)
     nn.forward_all(list(results.values()))
     expected = {name: value.d.tolist() for name, value in results.items()}

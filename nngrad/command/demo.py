@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,6 @@ from nngrad_command.installation import missing
 from nngrad_command.outcome import has_devices, reported
 
 from ..files.replacing import write_whole
-from ..training.runs.log import as_png
 from .console import complain_of_import, console_of_output, lacks
 
 DESCRIPTION = (
@@ -99,7 +99,9 @@ def _train_and_draw(example: Any, given: argparse.Namespace, console: Console, w
     gan = example.Gan(given.steps, given.seed)
     course = gan.train(nn.training_log(steps=given.steps, progress=console if console.is_terminal else False))
     for name, draw, of in (("digits", example.digits_of, gan), ("curves", example.curves_of, course)):
-        write_whole(given.output / f"{name}.png", as_png(draw(of)))
+        picture = io.BytesIO()
+        draw(of).savefig(picture, format="png")
+        write_whole(given.output / f"{name}.png", picture.getvalue())
         written.append(given.output / f"{name}.png")
     late = course[-max(len(course) // 10, 1) :]
     console.print(

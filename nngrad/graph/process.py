@@ -12,8 +12,8 @@ import contextlib
 import functools
 import importlib
 import os
-import queue
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -147,61 +147,34 @@ if hasattr(os, "register_at_fork"):
 _CACHES = os.path.join("jax", "_src", "util.py")
 
 
-# `threading.Thread.start` and the conditions of `threading` are written in Python: an interrupt within them may leave
-# an orphaned thread, or becomes a RuntimeError. The operations used here are atomic.
-
-_SECONDS = 0.1
-"""Seconds between checks for the end of the work, in addition to notification."""
-
-
-class OwnThread:
-    """A thread that runs `work` once; `work` raises nothing. Signals never interrupt it, since Python handles them in
-    the main thread."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work = work
-        self._owner: dict[None, int] = {}  # the thread that works
-        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self.is_over = False
-        """Whether it is done."""
-
-    def start(self) -> None:
-        """Start the thread unless it has started."""
-        if not self._owner:
-            _thread.start_new_thread(self._run, ())  # a second one, if any, ends at once
-
-    def wait(self) -> None:
-        """Wait until a started thread is done."""
-        while not self.is_over:
-            try:
-                self._bell.get(timeout=_SECONDS)
-            except queue.Empty:
-                continue
-
-    def _run(self) -> None:
-        if not self.is_over and self._owner.setdefault(None, threading.get_ident()) == threading.get_ident():
-            try:
-                self._work()
-            finally:
-                self.is_over = True
-                self._bell.put(None)
-
-
-def _lower_first() -> None:
-    with contextlib.suppress(Exception):  # whoever needs it meets the error again
-        jax.jit(lambda x: x).trace(0.0).lower(lowering_platforms=("cpu",))
-
-
-_first_lowering = OwnThread(_lower_first)
-"""JAX imports modules of jaxlib when it first lowers a function. They register MLIR's dialects in C while they run, so
-one that an interrupt ended half-way could not be imported again, and nothing would be compiled any more."""
+_lowering: dict[None, int] = {}
+"""The thread in which JAX lowers its first function."""
+_has_lowered: list[bool] = []
 
 
 def lower_first() -> None:
-    """Let JAX lower its first function where no interrupt comes, unless it has."""
-    if not _first_lowering.is_over:
-        _first_lowering.start()
-        _first_lowering.wait()
+    """Let JAX lower its first function where no interrupt comes, unless it has.
+
+    It then imports modules of jaxlib. They register MLIR's dialects in C while they run, so one that an interrupt ended
+    half-way could not be imported again, and nothing would be compiled any more. Signals never interrupt another
+    thread, since Python handles them in the main one. `threading.Thread.start` and the conditions of `threading` are
+    written in Python: an interrupt within them may leave an orphaned thread. The operations used here are atomic.
+    """
+    while not _has_lowered:
+        if not _lowering:
+            _thread.start_new_thread(_lower_first, ())  # a second one, if any, ends at once
+        time.sleep(_SECONDS)
+
+
+def _lower_first() -> None:
+    if _lowering.setdefault(None, threading.get_ident()) == threading.get_ident():
+        with contextlib.suppress(Exception):  # whoever needs it meets the error again
+            jax.jit(lambda x: x).trace(0.0).lower(lowering_platforms=("cpu",))
+        _has_lowered.append(True)
+
+
+_SECONDS = 0.005
+"""Seconds between checks for the end of the first lowering."""
 
 
 def interrupt_safe(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,6 +6,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
@@ -14,21 +15,40 @@ import numpy as np
 import optax
 
 from ..execution.backward import reached_with, unwatch_leaves, watch_leaves, watching
+from ..files.nnabla_states import STATE_FILES, read_states, write_states
+from ..files.storage import read_into, write_arrays
 from ..graph import Variable
+from ..graph.arguments import checked_count
 from ..graph.leaf import arrays_in
 from ..graph.process import check_not_traced, check_process
 from ..graph.signatures import explained
 from ..graph.spec import x64_if
-from ..graph.value import Zeros, hold_together
-from .gradient_methods import GradientMethods, LossScaleMethods
-from .gradients import Arrays, is_frozen
+from ..graph.value import Zeros, hold_together, put_together
+from .gradients import Arrays, clipped, decayed, has_inf_has_nan, is_frozen, scaled_gradients
 from .in_place import STEP_TO_TRACE, InPlaceState, InPlaceUpdate, Results, StateValue
 from .loss_facts import Loss, solvers, transformed, warn_of_untrained
-from .loss_scale import LossScale, done_if, like, scaled_init, scaled_update
-from .rates import LearningRate, Rate
-from .state import first_state, names_of_state
-from .state_methods import StateMethods
-from .update_hooks import call_after, call_before
+from .loss_scale import (
+    DynamicLossScale,
+    DynamicState,
+    LossScale,
+    as_loss_scale,
+    done_if,
+    like,
+    scaled_init,
+    scaled_update,
+)
+from .rates import Rate, as_rate, as_real, schedule_of, scheduled
+from .state import (
+    NAMES_OF_LOSS_SCALE,
+    SolverState,
+    first_state,
+    fitting_states,
+    named_of,
+    names_by_place,
+    names_of_state,
+    states_of,
+)
+from .update_hooks import Hook, call_after, call_before
 
 Transformation: TypeAlias = optax.GradientTransformation
 
@@ -41,7 +61,7 @@ class HasParameters(Protocol):
         """The trainable parameters, by name."""
 
 
-class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
+class Solver:
     """Updates parameters along their gradients.
 
     A subclass defines `transformation`. The usual loop calls `solver.set_parameters(nn.get_parameters())` once, and
@@ -56,6 +76,8 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             nothing.
     """
 
+    rate_name = "lr"
+    """What the solver's arguments call the learning rate; all solvers understand `lr`."""
     opaque = False
     """Whether the transformation is the user's, and may call functions on the host."""
     takes_residuals = False
@@ -71,6 +93,9 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         # A flat tuple of the state's arrays, which is faster to pass on than a tree.
         self._state: StateValue | InPlaceState | None = None
         self._structure: Any = None
+        self._lr: Rate
+        self._held_rate: tuple[float, Any] | None  # the rate, and the same as an array once it has been read
+        self._held_schedule: tuple[Rate, Any]  # the rate, and the function it stands for if it is a schedule
         self._needs_x64 = False
         self._scaling: LossScale | None = None
         self._initial_lr = self._set_rate(lr, self.rate_name)
@@ -229,6 +254,61 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         elif updates:
             self.set_updates(updates)
 
+    # ---------------------------------------------------------------- learning rate
+
+    def set_learning_rate(self, learning_rate: Rate) -> None:
+        """Set the learning rate from the next update on, without recompilation.
+
+        Args:
+            learning_rate: A number; or a schedule: a function of the number of earlier updates, such as those of optax,
+                or an object with `get_learning_rate(iter)`.
+
+        Raises:
+            ValueError: The learning rate is negative or not finite.
+        """
+        self._set_rate(learning_rate)
+
+    def _set_rate(self, rate: Rate, name: str = "learning_rate") -> float:
+        """Set the learning rate, and return that of the next update."""
+        schedule = schedule_of(rate)
+        lr = as_rate(rate, name) if schedule is None else scheduled(schedule, self.updates, name)
+        self._lr = lr if schedule is None else rate
+        self._held_schedule = rate, schedule
+        self._held_rate = None
+        return lr
+
+    @property
+    def has_schedule(self) -> bool:
+        """Whether the learning rate is a function of the number of updates."""
+        return not isinstance(self._lr, float)
+
+    @property
+    def _rate(self) -> Any:
+        """The learning rate as a JAX array, which is neither compiled in nor converted at each step. It is made when
+        first read, because that starts JAX's backend."""
+        lr, held = self._lr, self._held_rate
+        if held is not None and held[0] is lr:
+            return held[1]
+        lr = self.learning_rate()
+        if held is None or held[0] != lr:
+            array: Any = np.array(lr, np.float64 if self._needs_x64 else np.float32)
+            if jax.process_count() == 1:  # else a JAX array would belong to this process alone; NumPy's is for all
+                with x64_if(self._needs_x64), jax.ensure_compile_time_eval():
+                    array = jax.device_put(array)
+            held = self._held_rate = lr, array
+        return held[1]
+
+    def learning_rate(self) -> float:
+        """The learning rate of the next update."""
+        lr = self._lr
+        if isinstance(lr, float):
+            return lr
+        held, schedule = self._held_schedule
+        if held is not lr:  # this solver is a copy
+            schedule = schedule_of(lr)
+            self._held_schedule = lr, schedule
+        return scheduled(schedule, self.updates, self.rate_name)
+
     # ---------------------------------------------------------------- a step
 
     def zero_grad(self) -> None:
@@ -339,6 +419,258 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
                 self.state = first_state(self._init(), params)
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
         return arrays
+
+    # ---------------------------------------------------------------- gradients of backward()
+
+    def weight_decay(self, decay_rate: float, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> None:
+        """Add `decay_rate` times the parameter to each gradient.
+
+        It changes the gradients that `backward()` has left (`p.g`). So it has no effect on a training step of
+        `nn.train_step`, whose gradients are internal; give that `weight_decay=` instead.
+
+        Raises:
+            ValueError: `decay_rate` is negative or not finite.
+        """
+        rate = as_rate(decay_rate, "weight_decay: decay_rate")
+        self._change_gradients("weight_decay", decayed, rate, pre_hook, post_hook)
+
+    def clip_grad_by_norm(
+        self, clip_norm: float, pre_hook: Hook | None = None, post_hook: Hook | None = None
+    ) -> None:
+        """Clip the L2 norm of each parameter's gradient to `clip_norm`.
+
+        It changes the gradients that `backward()` has left (`p.g`). So it has no effect on a training step of
+        `nn.train_step`, whose gradients are internal; give that `clip_grad_by_norm=` instead, or
+        `clip_grad_by_global_norm=` for the norm of all gradients together.
+
+        Raises:
+            ValueError: `clip_norm` is negative or not a number. Infinity clips nothing.
+        """
+        limit = as_real(clip_norm, "clip_grad_by_norm: clip_norm")
+        if not limit >= 0:
+            raise ValueError(f"clip_grad_by_norm: clip_norm must not be negative, got {clip_norm!r}")
+        self._change_gradients("clip_grad_by_norm", clipped, limit, pre_hook, post_hook)
+
+    def scale_grad(self, scale: float, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> None:
+        """Multiply all gradients, those computed by `backward()` (`p.g`), by `scale`, as in `weight_decay`.
+
+        Raises:
+            ValueError: `scale` is not finite.
+        """
+        factor = as_real(scale, "scale_grad: scale")
+        if not math.isfinite(factor):
+            raise ValueError(f"scale_grad: scale must be finite, got {scale!r}")
+        self._change_gradients("scale_grad", scaled_gradients, factor, pre_hook, post_hook)
+
+    def _change_gradients(
+        self, name: str, function: Callable[..., Arrays], value: float, pre_hook: Hook | None, post_hook: Hook | None
+    ) -> None:
+        check_process()
+        call_before(pre_hook)
+        with self.updating:
+            self.unused_change = name
+            moved = [p for p in self._variables if not is_frozen(p)]
+            cells = [p.grad for p in moved]
+            params, grads = arrays_in([p.cell for p in moved]), arrays_in(cells)
+            with x64_if(self._needs_x64):
+                changed = function(tuple(params), tuple(grads), value, self.loss_scale)
+            for cell in cells:
+                cell.variable = None  # the cell gets another value
+            put_together(cells, changed)
+        call_after(post_hook)
+
+    def check_inf_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
+        """Whether any gradient has an infinite element."""
+        return self._found(pre_hook, post_hook)[0]
+
+    def check_nan_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
+        """Whether any gradient has a NaN."""
+        return self._found(pre_hook, post_hook)[1]
+
+    def check_inf_or_nan_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
+        """Whether any gradient has an infinite element or a NaN."""
+        return any(self._found(pre_hook, post_hook))
+
+    def _found(self, pre_hook: Hook | None, post_hook: Hook | None) -> tuple[bool, bool]:
+        check_process()
+        if pre_hook is not None:
+            pre_hook()
+        with x64_if(self._needs_x64):
+            inf, nan = has_inf_has_nan(tuple(arrays_in([p.grad for p in self._variables])))
+        if post_hook is not None:
+            post_hook()
+        return bool(inf), bool(nan)
+
+    # ---------------------------------------------------------------- loss scale
+
+    def loss_scaling(self, scale: float | DynamicLossScale | None) -> None:
+        """Divide the gradients by the loss scale in each update from now on.
+
+        Training in float16 needs it, since there gradients below 6e-8 become zero, and above 65504 infinite. A loop of
+        your own has to multiply the loss; `nn.train_step` does so by itself:
+
+            solver.loss_scaling(nn.DynamicLossScale())
+            ...
+            loss.forward()
+            solver.zero_grad()
+            loss.backward(loss_scale=solver.loss_scale)
+            solver.update()
+
+        The arguments of `weight_decay` and `clip_grad_by_norm` refer to the gradients of the unscaled loss. With a
+        scale the solver computes, and keeps its state, in at least float32. Its current state is kept. Training steps
+        made earlier must be made again.
+
+        Args:
+            scale: A power of two, which stays fixed and skips no update; a DynamicLossScale, whose scale is part of the
+                solver's state; or None for no scaling.
+
+        Raises:
+            TypeError: `scale` is something else.
+            ValueError: It is not a power of two, or not in the range of float32.
+        """
+        scaling = as_loss_scale(scale, "loss_scaling: scale")
+
+        def become(solver: Any) -> None:
+            old = {} if solver._state is None else solver.named_state()
+            solver._scaling = scaling
+            solver._variables = tuple(solver._params.values())  # a new object, so that training steps notice the change
+            solver._start_from({n: a for n, a in old.items() if n not in NAMES_OF_LOSS_SCALE}, list(solver._params))
+
+        with self.updating:
+            self._compile()  # harmless if the change below fails
+            self._change(become)
+
+    @property
+    def loss_scale(self) -> float | jax.Array:
+        """The number to multiply the loss by; if it is dynamic, a float32[] that may not be ready yet."""
+        scaling = self._scaling
+        if isinstance(scaling, DynamicLossScale):
+            scale: jax.Array = self.state.loss_scale.scale
+            return scale
+        return 1.0 if scaling is None else scaling
+
+    @property
+    def skipped_updates(self) -> int:
+        """How many updates a dynamic loss scale has skipped because of infinite or NaN gradients."""
+        dynamic = self._dynamic_state()
+        return 0 if dynamic is None else int(dynamic.skipped)
+
+    @property
+    def scaling(self) -> float | DynamicLossScale | None:
+        """The argument of `loss_scaling`."""
+        return self._scaling
+
+    def _dynamic_state(self) -> DynamicState | None:
+        return self.state.loss_scale if isinstance(self._scaling, DynamicLossScale) else None
+
+    # ---------------------------------------------------------------- state
+
+    def get_states(self) -> OrderedDict[str, SolverState]:
+        """A copy of each parameter's state, by parameter name: Variables in `pstate`, and the number of updates in `t`.
+
+        The name '' holds state that belongs to no parameter, if there is any: a dynamic loss scale, other state of
+        optax's transformations, and, as `t`, the number of updates if some were skipped.
+        """
+        with self.updating:
+            named, updates = self.named_state(), self.updates
+        count = int(named.pop("t")) if self._counts(named) else updates
+        return states_of(named, self._params, count, updates)
+
+    def set_states(self, states: Mapping[str, SolverState]) -> None:
+        """Replace the state by that of `get_states` of the same kind of solver with these parameters: all or nothing.
+
+        Raises:
+            TypeError: `states` is not a mapping of names to states.
+            ValueError: Names, shapes or dtypes differ, a counter is negative or differs between parameters, or the loss
+                scale is out of its bounds.
+        """
+        counts = self._counts(self.named_state())
+        named, count, updates = named_of(states, counts)
+        if counts and count is not None:
+            named["t"] = np.int32(count)
+        self.take_named(named, self.updates if updates is None else updates)
+
+    def take_named(self, named: Mapping[str, Any], updates: int) -> None:
+        """Take over arrays from `named_state`, and the number of updates."""
+        own = self.named_state()
+        given = fitting_states(named, own, self._scaling)
+        with self.updating, x64_if(self._needs_x64):
+            self._state = StateValue(tuple([jnp.array(given[name]) for name in own]), updates)
+
+    def save_states(self, path: str | Path) -> None:
+        """Save the state to a file, which is replaced atomically.
+
+        Args:
+            path: The file name. '.h5' and '.protobuf' files are written as nnabla writes them, and any other name as a
+                safetensors file.
+
+        Raises:
+            ImportError: '.h5' without the package h5py, or '.protobuf' without protobuf.
+            ValueError: nnabla's files cannot hold it: the state of a transformation without a solver in nnabla, or a
+                dynamic loss scale.
+            OSError: The file cannot be written.
+        """
+        if Path(path).suffix in STATE_FILES:
+            write_states(path, self.get_states())
+        else:
+            with self.updating:
+                named, updates = self.named_state(), self.updates
+            write_arrays(path, named, {"solver": type(self).__name__, "updates": updates})
+
+    def load_states(self, path: str | Path) -> None:
+        """Load the state from a file of `save_states`, or from nnabla's '.h5' or '.protobuf'.
+
+        Raises:
+            ImportError: '.h5' without the package h5py, or '.protobuf' without protobuf.
+            ValueError: The file is damaged or does not fit, as in `set_states`; nothing is changed then.
+            OSError: The file cannot be read.
+        """
+        if Path(path).suffix not in STATE_FILES:
+            read_into(path, self._take_file)
+            return
+        states = {name: SolverState(*state) for name, state in read_states(path).items()}
+        own = self.named_state()
+        for name, state in states.items():
+            for what, array in state.pstate.items():
+                if f"{what}:{name}" in own:
+                    state.pstate[what] = array.astype(own[f"{what}:{name}"].dtype)
+        try:
+            self.set_states(states)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def _take_file(self, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        if "updates" not in facts:
+            raise ValueError("not a file of solver states")
+        self.take_named(arrays, facts["updates"])
+
+    @property
+    def updates(self) -> int:
+        """The number of updates its state has seen, including those skipped by a loss scale or `on_nan`: the number
+        passed to a learning rate schedule."""
+        state = self._state
+        return 0 if state is None else state.updates
+
+    def set_updates(self, count: int) -> None:
+        """Continue schedules as after this many updates; counters in the state stay as they are."""
+        count = checked_count(count, "set_updates: count", 0)
+        with self.updating:
+            self._state = StateValue(self._flat_state(), count)
+
+    def named_state(self) -> dict[str, jax.Array]:
+        """The arrays of the state by name: 'mean:conv/W' for one of a parameter, 't' for the count."""
+        state, names = self.state, names_by_place(type(self))
+        named = names_of_state(self._init(), state, self._names_in_state, names)
+        return dict(zip(named, jax.tree.leaves(state), strict=True))
+
+    @property
+    def _names_in_state(self) -> Any:
+        """The names of the parameters, in the structure in which the transformation sees them."""
+        return tuple(self._params)
+
+    def _counts(self, named: Mapping[str, Any]) -> bool:
+        """Whether it computes with the number of updates, which is then among the arrays of its state."""
+        return "t" in named and "t" in names_by_place(type(self)).values()
 
 
 def by_name(tx: Transformation, names: tuple[str, ...]) -> Transformation:

@@ -199,31 +199,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
 }
 """By class name, which subclasses inherit: names of the places in optax's state. 't' counts updates."""
 
-_NEGATED = {("Nesterov", "1.trace"), ("RMSpropGraves", "2.trace")}
-"""Arrays that earlier versions kept with the opposite sign."""
-
-
-def _own_classes(kind: type) -> list[type]:
-    """The classes of nngrad among a class and its bases."""
-    return [each for each in kind.__mro__ if each.__module__.startswith("nngrad.solvers.")]
-
-
 def names_by_place(kind: type) -> Mapping[str, str]:
     """The names for a class of solvers; none for transformations without a solver in nnabla."""
-    return next((_NAMES[each.__name__] for each in _own_classes(kind) if each.__name__ in _NAMES), {})
-
-
-def present_name(kind: type, name: str) -> str:
-    """The current name of an array that a file stores as `name`. Earlier versions wrote its position, such as
-    '0.mu:conv/W' for 'mean:conv/W'."""
-    place, colon, parameter = name.partition(":")
-    return names_by_place(kind).get(place, place) + colon + parameter
-
-
-def by_present_names(kind: type, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays of such a solver's state in a file, converted to this version's names and signs."""
-    negated = {place for each in _own_classes(kind) for name, place in _NEGATED if name == each.__name__}
-    return {
-        present_name(kind, name): -array if name.partition(":")[0] in negated else array
-        for name, array in arrays.items()
-    }
+    own = [each.__name__ for each in kind.__mro__ if each.__module__.startswith("nngrad.solvers.")]
+    return next((_NAMES[name] for name in own if name in _NAMES), {})

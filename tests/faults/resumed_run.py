@@ -57,7 +57,7 @@ def main(folder: str, steps: int) -> None:
     solver.loss_scaling(nn.DynamicLossScale(interval=5))
     history: dict[str, Any] = {"losses": []}
     feed = nn.feed(batches, epochs=None)
-    checkpointer = nn.Checkpointer(folder, solver, feed=feed, extra={"history": history}, keep=2, best="loss")
+    checkpointer = nn.Checkpointer(folder, solver, feed=feed, extra={"history": history}, keep=2)
     with nn.deterministic(), checkpointer.saving_on_signals(), feed:
         step = nn.train_step(loss_of, nn.get_parameters, solver)
         enter("resume")
@@ -71,7 +71,7 @@ def main(folder: str, steps: int) -> None:
             checkpointer.after_step(number, loss)
             if number % EVERY == 0:
                 enter("save")
-                checkpointer.save(number, {"loss": loss})
+                checkpointer.save(number)
     digest = hashlib.sha256(repr((history, feed.get_state(), nn.random.get_draws())).encode())
     for name, p in nn.get_parameters(grad_only=False).items():
         digest.update(name.encode() + p.d.tobytes())

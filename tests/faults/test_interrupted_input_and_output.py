@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -15,11 +14,9 @@ import numpy as np
 import pytest
 
 import nngrad as nn
-from nngrad.training.checkpoints import storing
 from tests.slow import slow_but
 
 from .moments import INTERRUPTED, Interrupts, instructions_of
-from .scripts import ended
 
 
 @pytest.fixture(autouse=True)
@@ -60,21 +57,15 @@ class Saving:
     ("again", "share"), slow_but([(False, 19), (True, 20)], [(False, 19), (True, 20), (False, 1), (True, 1)])
 )
 def test_what_is_acknowledged_after_an_interrupt_is_there(tmp_path: Path, again: bool, share: int) -> None:
-    """At each moment of saving and waiting, or a share of them; then the same step is saved again, or the next one."""
-
-    def save() -> None:
-        saving.save(step)
-        saving.checkpointer.wait()
-
-    saving, step = Saving(tmp_path, keep=2), 1
-    save()
-    step += 1
-    for moment in range(1, instructions_of(save), share):
+    """At each moment of saving, or a share of them; then the same step is saved again, or the next one."""
+    saving, step = Saving(tmp_path, keep=2), 2
+    saving.save(1)
+    for moment in range(1, instructions_of(lambda: saving.save(2)), share):
         step += 1
         with suppress(*INTERRUPTED), Interrupts(moment):
-            save()
+            saving.save(step)
         step += not again
-        save()
+        saving.save(step)
         assert saving.resumed() == step, moment
     before, last = sorted(map(int, os.listdir(tmp_path)))
     assert last == step
@@ -82,37 +73,21 @@ def test_what_is_acknowledged_after_an_interrupt_is_there(tmp_path: Path, again:
 
 
 @pytest.mark.parametrize("share", slow_but([23], [23, 1]))
-def test_what_is_acknowledged_after_an_error_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int
-) -> None:
-    """An error at each moment of saving and of writing, which is done in this thread for it."""
-
-    class Now:
-        def __init__(self, work: Callable[[], None]) -> None:
-            self.start = functools.cache(work)
-
-        def wait(self) -> None:
-            self.start()
-
-    def save() -> None:
-        saving.save(step)
-        saving.checkpointer.wait()
-
-    monkeypatch.setattr(storing, "OwnThread", Now)
-    saving, step, told = Saving(tmp_path, keep=2), 1, 0
-    save()
-    step += 1
-    for moment in range(1, instructions_of(save), share):
+def test_what_is_acknowledged_after_an_error_is_there(tmp_path: Path, share: int) -> None:
+    """An error at each moment of saving."""
+    saving, step, told = Saving(tmp_path, keep=2), 2, 0
+    saving.save(1)
+    for moment in range(1, instructions_of(lambda: saving.save(2)), share):
         step += 1
         try:
             with Interrupts(moment, OSError):
-                save()
+                saving.save(step)
         except OSError:
             told += 1
         else:
             assert saving.resumed() == step, moment
         step += 1
-        save()
+        saving.save(step)
         assert saving.resumed() == step, moment
     assert told > 20
     assert not [name for name in os.listdir(tmp_path) if not name.isdecimal()]
@@ -123,7 +98,6 @@ def test_checkpointers_in_threads_do_not_disturb_each_other(tmp_path: Path) -> N
         saving = Saving(tmp_path / str(name))
         for step in range(1, 11):
             saving.save(10 * name + step)
-        saving.checkpointer.wait()
         return [saving.restored(step) for step in saving.checkpointer.steps()]
 
     with ThreadPoolExecutor(4) as pool:
@@ -138,53 +112,10 @@ def test_a_save_that_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.M
 
     with monkeypatch.context() as patch:
         patch.setattr("nngrad.training.checkpoints.storing.write_seal", full)
-        saving.save(1)
-        with pytest.raises(OSError, match="No space left"):
-            saving.checkpointer.wait()
+        with pytest.raises(OSError, match="the checkpoint of step 1 could not be written: No space left"):
+            saving.save(1)
     saving.save(1)
     assert saving.checkpointer.steps() == [1]
-
-
-RUN = """
-import sys
-import numpy as np
-import nngrad as nn, nngrad.functions as F, nngrad.solvers as S
-
-def main():
-    w = nn.Variable((300, 300), need_grad=True)
-    solver = S.Adam(0.01)
-    step = nn.train_step(F.sum(w**2), {"w": w}, solver)
-    checkpointer = nn.Checkpointer(sys.argv[1], solver, parameters={"w": w}, every=20, keep=2)
-    for done in range(1, 61):
-        step()
-        if done == 60:
-            LAST
-        checkpointer.after_step(done)
-    AFTER
-
-main()
-"""
-
-
-@pytest.mark.parametrize("after", slow_but(["pass"], ["pass", "raise SystemExit(0)"]))
-def test_what_was_begun_is_written_when_the_interpreter_ends(tmp_path: Path, after: str) -> None:
-    done = ended(RUN.replace("LAST", "pass").replace("AFTER", after), tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert sorted(found.name for found in tmp_path.iterdir()) == ["40", "60"]
-    assert nn.Checkpointer(tmp_path, parameters={"w": nn.Variable((300, 300), need_grad=True)}).restore(
-        60, only=["parameters"]) == 60
-
-
-@pytest.mark.slow
-def test_what_cannot_be_written_when_the_interpreter_ends_is_an_error(tmp_path: Path) -> None:
-    last = """from nngrad.training.checkpoints import storing
-            def full(*_):
-                raise OSError("No space left on device")
-            checkpointer.wait()
-            storing.write_seal = full"""
-    done = ended(RUN.replace("LAST", last).replace("AFTER", "print('done')"), tmp_path)
-    assert (done.returncode, done.stdout) == (1, "done\n"), done.stderr
-    assert "the checkpoint of step 60 could not be written: No space" in done.stderr
 
 
 # ---------------------------------------------------------------- input

@@ -1,3 +1,3 @@
-"""Checkpoints: written in the background, verified when read, and resumed from bit for bit."""
+"""Checkpoints: complete or not there, verified when read, and resumed from bit for bit."""
 
 from .checkpointer import Checkpointer as Checkpointer

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import jax
+import numpy as np
 from jax.experimental import multihost_utils
 
 from ...graph import Variable
@@ -19,27 +20,23 @@ from ...graph.signatures import explained
 from ...solvers import Solver
 from ..modules import Module
 from .contents import CheckpointContents, check_holder
-from .finite import RecentLosses, names_not_finite
-from .restoring import Restoring
-from .storing import CheckpointStore
+from .finite import RecentLosses
+from .storing import CheckpointStore, local_parts, of_all_processes
 
 
 class Checkpointer:
-    """Saves the whole state of a training run, while its steps go on, and restores it.
+    """Saves the whole state of a training run, and restores it.
 
     A checkpoint holds all parameters, including untrained ones, and their `need_grad`; state, learning rate and loss
-    scale of solvers; the random state; the call counts of large programs; the step; the position of the input; and
-    anything in `extra`. It is a snapshot of one moment. A background thread writes it while further steps run, and it
-    gets its name only when it is complete. It contains digests of its files, so that damage is detected.
+    scale of solvers; the random state; the position of the input; and anything in `extra`. It is a snapshot of one
+    moment, and gets its name, the step, only when it is complete. It contains digests of its files, so that damage is
+    detected.
 
-        checkpointer = nn.Checkpointer("runs/one", solver, feed=batches, keep=3, every=1000)
+        checkpointer = nn.Checkpointer("runs/one", solver, feed=batches, every=1000)
         first = checkpointer.restore()                       # 0 if there is none yet
         with checkpointer.saving_on_signals():
             for done, (x, t) in zip(range(first + 1, 100_001), batches):
                 checkpointer.after_step(done, step(x, t))
-
-    Arrays stay in memory until they are written, so the first step after a checkpoint copies the arrays that it
-    updates: until then, memory holds parameters and state twice.
 
     On several hosts every process calls each method, and all share the directory.
 
@@ -53,8 +50,6 @@ class Checkpointer:
             or with `get_states()` and `set_states(states)`, such as an `nn.MovingAverage`; or dicts, which are
             refilled when they are restored. States are arrays, bytes, and JSON values.
         keep: The number of latest checkpoints to keep; None for all.
-        best: The metric that determines the best checkpoint, which is also kept. A name in `metrics`, or "loss".
-        highest: Whether the highest value of the metric is best, rather than the lowest.
         every: The number of steps between checkpoints by `after_step`; None for never.
 
     Raises:
@@ -72,8 +67,6 @@ class Checkpointer:
         feed: Any = None,
         extra: Mapping[str, Any] | None = None,
         keep: int | None = 3,
-        best: str | None = None,
-        highest: bool = False,
         every: int | None = None,
     ) -> None:
         if parameters is not None and not isinstance(parameters, Mapping | Module):
@@ -85,11 +78,11 @@ class Checkpointer:
         taken = self._contents.solvers.keys() & self._contents.holders.keys()
         if taken:
             raise ValueError(f"extra: {', '.join(map(repr, sorted(taken)))} is also a name in solver; choose another")
-        self._store = CheckpointStore(Path(path).absolute(), keep, best, highest)
+        self._store = CheckpointStore(Path(path).absolute(), keep)
         self._by_default = parameters is None
         self._every = every
         self._losses = RecentLosses()
-        self._noted: NotedSignals | None = None
+        self._noted: Callable[[int], signal.Signals | None] = lambda step: None  # the signal that ends the run
         self._at: int | None = None  # the last completed step
 
     def hold(self, **holders: Any) -> None:
@@ -107,13 +100,13 @@ class Checkpointer:
 
     @property
     def kept(self) -> str:
-        """Describe where the last checkpoint is; waits until it is written."""
+        """Describe where the last checkpoint is."""
         steps = self.steps()
         return str(self._store.path / str(steps[-1])) if steps else "nothing, because there is no checkpoint yet"
 
     # ---------------------------------------------------------------- saving
 
-    def after_step(self, step: int, loss: Any = None, metrics: Mapping[str, Any] | None = None) -> None:
+    def after_step(self, step: int, loss: Any = None) -> None:
         """Check the loss, save if a checkpoint is due, and end the run if a signal came.
 
         The check is of the loss of an earlier step, so that nothing waits for the device.
@@ -121,7 +114,6 @@ class Checkpointer:
         Args:
             step: The number of completed steps, including this one.
             loss: The loss of this step, as `train_step` returned it: floating, of shape ().
-            metrics: Numbers by name, for `best`. The loss is added as "loss" unless there is one.
 
         Raises:
             FloatingPointError: A loss, or a parameter at a checkpoint, is not finite. Nothing is saved, and the message
@@ -132,80 +124,63 @@ class Checkpointer:
         self._at = step
         if loss is not None:
             self._finite_or_end(lambda: self._losses.add(step, loss))
-        numbers = {"loss": loss, **(metrics or {})} if loss is not None else metrics
-        ending = None if self._noted is None else self._noted.noted_at(step)
+        ending = self._noted(step)
+        if ending is not None or (self._every is not None and step % self._every == 0):
+            self.save(step)
         if ending is not None:
-            self.save(step, numbers)
-            self._end(ending)
-        if self._every is not None and step % self._every == 0:
-            self.save(step, numbers)
+            raise SystemExit(128 + ending)
 
-    def save(self, step: int, metrics: Mapping[str, Any] | None = None) -> None:
-        """Begin to save a checkpoint, waiting only for the previous one. Saving a step again does nothing.
+    def save(self, step: int) -> None:
+        """Save a checkpoint. Once this has returned, it is on the disk. Saving a step again does nothing.
 
         Args:
             step: The number of completed steps.
-            metrics: Numbers by name, for `best`.
 
         Raises:
             FloatingPointError: A parameter, or the loss of a step since the last checkpoint, is not finite.
             ValueError: There are checkpoints of later steps, from another run or another branch of this one.
-            OSError: The previous checkpoint could not be written.
-        """
-        step = checked_count(step, "step", 0)
-        if step == self._store.last:
-            return
-        later = [other for other in self._store.steps() if other >= step]
-        if later:
-            raise ValueError(f"step: must come after those of the checkpoints in {self._store.path}, {later}, got "
-                             f"{step}; restore() the last one first, use another path, or delete them")
-        self._finite_or_end(self._losses.look_at_all)
-        arrays, facts, must_be_finite = self._contents.snapshot()
-        if not arrays:
-            raise ValueError("nothing to save yet: there are no parameters, and no state with arrays")
-        self._finite_or_end(lambda: _check_finite({name: arrays[name] for name in must_be_finite if name in arrays},
-                                                  step))
-        facts |= {"step": step, "metrics": {name: float(value) for name, value in (metrics or {}).items()}}
-        self._store.write(step, arrays, facts)
-        self._at = step
-
-    def wait(self) -> None:
-        """Wait until the last checkpoint is written.
-
-        Raises:
             OSError: The checkpoint could not be written.
         """
-        self._store.wait()
+        step, store = checked_count(step, "step", 0), self._store
+        if step == store.last:
+            return
+        steps = store.steps()
+        if step != store.begun or step not in steps:  # else an interrupt came after it was written
+            later = [other for other in steps if other >= step]
+            if later:
+                raise ValueError(f"step: must come after those of the checkpoints in {store.path}, {later}, got "
+                                 f"{step}; restore() the last one first, use another path, or delete them")
+            self._finite_or_end(self._losses.look)
+            arrays, facts, must_be_finite = self._contents.snapshot()
+            if not arrays:
+                raise ValueError("nothing to save yet: there are no parameters, and no state with arrays")
+            self._finite_or_end(lambda: _check_finite({name: arrays[name] for name in must_be_finite}, step))
+            store.write(step, arrays, facts)
+        store.complete(step)
+        self._at = step
 
     def steps(self) -> list[int]:
         """The steps that have checkpoints, in ascending order."""
-        self.wait()
         return self._store.steps()
-
-    def best_step(self) -> int | None:
-        """The step of the best checkpoint; None if no checkpoint has the metric."""
-        self.wait()
-        return self._store.best_step()
 
     def _finite_or_end(self, check: Any) -> None:
         try:
             check()
         except FloatingPointError as error:
-            self._store.wait()
             steps = self._store.steps()
             last = f"the last good checkpoint is of step {steps[-1]}" if steps else "there is no checkpoint"
             raise FloatingPointError(f"{error}; {last}, in {self._store.path}") from None
 
     # ---------------------------------------------------------------- restoring
 
-    def restore(self, step: int | str | None = None, only: Collection[str] | None = None) -> int:
-        """Restore the last intact checkpoint, or a specific one, into parameters, solvers and everything else.
+    def restore(self, step: int | None = None, only: Collection[str] | None = None) -> int:
+        """Restore the last checkpoint, or a specific one, into parameters, solvers and everything else.
 
-        Missing parameters are created. A resumed run reaches the same parameters as an uninterrupted one, bit for bit:
-        if everything is restored, the call counts of large programs continue (docs/compilation.md).
+        Missing parameters are created. If everything is restored, a resumed run reaches the same parameters as an
+        uninterrupted one, bit for bit.
 
         Args:
-            step: The step of the checkpoint, or "best"; None for the last.
+            step: The step of the checkpoint; None for the last.
             only: The parts to restore: "parameters", "random", "feed", and "solver" or the names in `solver` and
                 `extra`; None for all.
 
@@ -213,32 +188,28 @@ class Checkpointer:
             The number of completed steps; 0 if there is no checkpoint and none was requested.
 
         Raises:
-            FileNotFoundError: There is no checkpoint of that step, or no best one.
-            ValueError: The requested checkpoint is damaged, or something does not fit: names, shapes, dtypes, another
-                solver. The message lists all misfits, and nothing is changed.
-
-        Warns:
-            UserWarning: The last checkpoint is damaged, so an earlier one is used; or settings of a solver differ.
+            FileNotFoundError: There is no checkpoint of that step.
+            ValueError: The checkpoint is damaged, or something does not fit: names, shapes, dtypes, another solver. The
+                message lists all misfits, and nothing is changed.
         """
         parts = {"parameters", "random", *self._contents.solvers, *self._contents.holders}
         unknown = set() if only is None else {only} - parts if isinstance(only, str) else set(only) - parts
         if unknown or isinstance(only, str):
             raise ValueError(f"only: expected some of {sorted(parts)}, got {only!r}")
-        self.wait()
-        if step == "best":
-            step = self._store.best_step()
-            if step is None:
-                raise FileNotFoundError(f"{self._store.path}: no best checkpoint, because none has the metric")
-        elif isinstance(step, str):
-            raise ValueError(f"step: expected an int, 'best' or None, got {step!r}")
-        found = self._store.whole_step(step)
-        if found is None:
-            return 0
-        Restoring(self._contents, self._store, found, only).run()
-        self._losses.clear()
+        steps = self._store.steps()
+        if step is None:
+            step = steps[-1] if steps else -1
+            if jax.process_count() > 1:  # which may see a shared folder at different times
+                step = int(multihost_utils.broadcast_one_to_all(np.int32(step)))
+            if step < 0:
+                return 0
+        elif step not in steps:
+            raise FileNotFoundError(f"{self._store.path}: no checkpoint of step {step}, only of {steps}")
+        self._contents.restore(self._store, step, only)
+        self._losses.waiting.clear()
         if only is None:
-            self._at = self._store.last = found
-        return found
+            self._at = self._store.begun = self._store.last = step
+        return step
 
     # ---------------------------------------------------------------- ending
 
@@ -247,7 +218,7 @@ class Checkpointer:
         """Within the block, a signal to terminate lets the step finish, saves a checkpoint, and then ends the process.
 
         `after_step` does so by raising SystemExit with 128 plus the signal's number, as shells do: 143 for SIGTERM. At
-        the end of the block everything is written, even after an error. A second Ctrl-C is a KeyboardInterrupt.
+        the end of the block the signals do what they did before. A second Ctrl-C is a KeyboardInterrupt.
 
         Args:
             signals: The signals; by default SIGTERM. `signal.SIGINT` is Ctrl-C.
@@ -256,89 +227,40 @@ class Checkpointer:
             RuntimeError: This is not the main thread.
             ValueError: There are several processes and a signal other than SIGTERM, the only one that JAX shares.
         """
-        noted = NotedSignals(signals or (signal.SIGTERM,))
-        noted.enter()
-        self._noted = noted
+        wanted = tuple(map(signal.Signals, signals or (signal.SIGTERM,)))
+        are_several = jax.process_count() > 1
+        if are_several and wanted != (signal.SIGTERM,):
+            raise ValueError("signals: must be SIGTERM alone with several processes, because no other reaches all, got "
+                             + ", ".join([s.name for s in wanted]))
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("saving_on_signals: must be entered in the main thread, where Python delivers signals")
+        noted: list[signal.Signals] = []
+
+        def note(number: int, _: FrameType | None) -> None:
+            if number == signal.SIGINT and noted[-1:] == [signal.SIGINT]:
+                raise KeyboardInterrupt  # a second Ctrl-C means not to wait
+            noted.append(signal.Signals(number))
+
+        def noted_by_all(step: int) -> signal.Signals | None:
+            return signal.SIGTERM if multihost_utils.reached_preemption_sync_point(step) else None
+
+        if are_several:  # JAX notes SIGTERM, and makes all agree on the step after which they end
+            multihost_utils.reached_preemption_sync_point(0)  # raises if the service is off
+        before = {} if are_several else {number: signal.signal(number, note) for number in wanted}
+        outer, self._noted = self._noted, noted_by_all if are_several else lambda step: noted[-1] if noted else None
         try:
             yield self
-            if self._at is not None and (ending := noted.noted_at(self._at)) is not None:  # after the last step
+            if self._at is not None and (ending := self._noted(self._at)) is not None:  # after the last step
                 self.save(self._at)
-                self._end(ending)
-            self.wait()
-        except Exception:
-            with suppress(OSError):  # the original error is more useful
-                self.wait()
-            raise
+                raise SystemExit(128 + ending)
         finally:
-            self._noted = None
-            noted.leave()
-
-    def _end(self, ending: signal.Signals) -> None:
-        self.wait()
-        raise SystemExit(128 + ending)
-
-    def close(self) -> None:
-        """Wait until the last checkpoint is written."""
-        self._store.wait()
-
-    def __enter__(self) -> Checkpointer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+            self._noted = outer
+            for number, handler in before.items():
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def __repr__(self) -> str:
         return f"<checkpoints of {', '.join(['parameters', *self._contents.solvers, *self._contents.holders])} in " \
                f"{self._store.path}>"
-
-
-class NotedSignals:
-    """Records signals between `enter` and `leave` instead of acting on them. With several processes JAX records
-    SIGTERM, and makes all of them agree on the step after which they end.
-
-    Raises:
-        ValueError: There are several processes, and signals other than SIGTERM.
-    """
-
-    def __init__(self, signals: tuple[int, ...]) -> None:
-        self._signals = tuple(map(signal.Signals, signals))
-        self._before: dict[signal.Signals, Any] = {}
-        self._noted: signal.Signals | None = None
-        self._are_several = jax.process_count() > 1
-        if self._are_several and self._signals != (signal.SIGTERM,):
-            raise ValueError("signals: must be SIGTERM alone with several processes, because no other reaches all, got "
-                             + ", ".join([s.name for s in self._signals]))
-
-    def enter(self) -> None:
-        """Start recording signals.
-
-        Raises:
-            RuntimeError: This is not the main thread, to which Python delivers signals; or there are several processes,
-                and JAX's preemption service is off.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("saving_on_signals: must be entered in the main thread, where Python delivers signals")
-        if self._are_several:
-            multihost_utils.reached_preemption_sync_point(0)  # raises if the service is off
-            return
-        for number in self._signals:
-            self._before[number] = signal.signal(number, self._note)
-
-    def leave(self) -> None:
-        """Restore the previous signal handlers."""
-        for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-    def _note(self, number: int, _: FrameType | None) -> None:
-        if number == signal.SIGINT and self._noted is signal.SIGINT:
-            raise KeyboardInterrupt  # a second Ctrl-C means not to wait
-        self._noted = signal.Signals(number)
-
-    def noted_at(self, step: int) -> signal.Signals | None:
-        """The signal that ends the run after this step; None if there is none."""
-        if self._are_several:
-            return signal.SIGTERM if multihost_utils.reached_preemption_sync_point(step) else None
-        return self._noted
 
 
 def _named_solvers(solver: Any) -> dict[str, Solver]:
@@ -365,7 +287,8 @@ def _named_holders(feed: Any, extra: Mapping[str, Any] | None) -> dict[str, Any]
 
 
 def _check_finite(arrays: Mapping[str, Any], step: int) -> None:
-    found = names_not_finite(arrays)
+    own = [name for name, array in arrays.items() if not all([np.isfinite(x).all() for _, x in local_parts(array)])]
+    found = list(dict.fromkeys([name for names in of_all_processes(own) for name in names]))
     if found:
         names = ", ".join([repr(name.partition("/")[2]) for name in found[:5]]) + (", ..." if len(found) > 5 else "")
         raise FloatingPointError(f"after step {step}, {names} contains infinities or NaN")

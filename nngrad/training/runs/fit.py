@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from itertools import repeat
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +45,6 @@ def _batches_of(data: Any, epochs: int | None, steps: int | None) -> Feed:
     if _counts_epochs(data) and (epochs is not None or steps is None):
         data, epochs = _until(data, epochs or 1), None
     return Feed(source_of(data, once if epochs is None else epochs, "data"), 0)
-
-
-def _arguments(batch: Any) -> tuple[Any, ...]:
-    return tuple(batch) if isinstance(batch, tuple | list) else (batch,)
 
 
 def _counts_epochs(data: Any) -> bool:
@@ -197,10 +193,47 @@ def fit(
             checkpoints.hold_by_default(step.module)
         run.step = checkpoints.restore()
     log.step, log.steps = run.step, most
-    loop = _Loop(run, step, most, (every, evaluate_every or every), evaluate, checkpoints)
+    begin, losses = run.step, RecentLosses()
+    measured = evaluated = begin  # the last steps with measurement and evaluation
+    left = 0 if run.stopped else None if steps is None else max(steps - begin, 0)
     try:
         with _saving(checkpoints), log, nullcontext() if data is batches else batches:
-            loop.take_all(map(_arguments, batches), steps)
+            for batch in islice(batches, left):
+                number = run.step + 1
+                try:
+                    run.result = step(*(batch if isinstance(batch, tuple | list) else (batch,)))
+                except FloatingPointError as error:
+                    saved = "" if checkpoints is None else f"; saved: {checkpoints.kept}"
+                    error.add_note(f"nn.fit: in step {number}{saved}")
+                    raise
+                run.step, run.metrics = number, {}
+                values = logged_of(run.result)
+                writes, evaluates = (number in (1, most) or number % n == 0 for n in (every, evaluate_every or every))
+                if evaluates and evaluate is not None:
+                    values, evaluated = values | _evaluated(evaluate, values, run), number
+                if writes or evaluated == number:
+                    run.metrics, measured = log.write(number, values), number
+                else:
+                    log.moved(number)
+                for call in callbacks:  # before the checkpoint, which holds what they know after this step
+                    call(run)
+                if checkpoints is None:
+                    losses.add(number, values.get("loss", 0.0))
+                else:
+                    checkpoints.after_step(number, values.get("loss"))
+                if run.stopped:
+                    break
+            if run.step == 0:
+                raise ValueError("data: must have at least one batch")
+            losses.look()
+            # The last step has a line, too, where nobody knew before that it was the last.
+            values = logged_of(run.result) if measured != run.step else {}
+            if evaluate is not None and evaluated != run.step:
+                values |= _evaluated(evaluate, values, run)
+            if values or measured != run.step:
+                run.metrics = log.write(run.step, values)
+            if checkpoints is not None and run.step > begin:
+                checkpoints.save(run.step)
     except SystemExit as ending:
         if checkpoints is None or ending.code != 128 + signal.SIGINT:
             raise
@@ -216,79 +249,21 @@ def _saving(checkpoints: Checkpointer | None) -> AbstractContextManager[object]:
     return checkpoints.saving_on_signals(*[signal.SIGTERM, signal.SIGINT][: 1 if jax.process_count() > 1 else 2])
 
 
-class _Loop:
-    """The loop of `fit`, with its arguments; `every` is the number of steps between log lines."""
-
-    def __init__(
-        self, run: Run, step: Callable[..., Any], steps: int | None, every: tuple[int, int], evaluate: Evaluate | None,
-        checkpoints: Checkpointer | None,
-    ) -> None:  # fmt: skip
-        self._run, self._step, self._steps, self._every = run, step, steps, every
-        self._evaluate, self._checkpoints = evaluate, checkpoints
-        self._losses = RecentLosses()
-        self._measured = self._evaluated = 0  # the last steps with measurement and evaluation
-
-    def take_all(self, batches: Iterator[tuple[Any, ...]], most: int | None) -> None:
-        """Run the remaining steps, up to a total of `most`."""
-        run, begin = self._run, self._run.step
-        while not run.stopped and (most is None or run.step < most) and (
-            batch := next(batches, None)
-        ) is not None:
-            self._take(batch)
-        if run.step == 0:
-            raise ValueError("data: must have at least one batch")
-        if run.step == begin:
-            return
-        self._losses.look_at_all()
-        if self._measured != run.step or (self._evaluate is not None and self._evaluated != run.step):
-            self._measure(logged_of(run.result) if self._measured != run.step else {}, self._evaluate)
-        if self._checkpoints is not None:
-            self._checkpoints.save(run.step, run.metrics)
-
-    def _take(self, batch: tuple[Any, ...]) -> None:
-        run = self._run
-        number = run.step + 1
-        try:
-            run.result = self._step(*batch)
-        except FloatingPointError as error:
-            kept = "" if self._checkpoints is None else f"; saved: {self._checkpoints.kept}"
-            error.add_note(f"nn.fit: in step {number}{kept}")
-            raise
-        run.step, run.metrics = number, {}
-        values = logged_of(run.result)
-        writes, evaluates = [number in (1, self._steps) or number % every == 0 for every in self._every]
-        evaluate = self._evaluate if evaluates else None
-        if writes or evaluate is not None:
-            self._measure(values, evaluate)
+def _evaluated(evaluate: Evaluate, values: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    """The numbers that `evaluate` returns beside `values` of a step, by name; images go to the log."""
+    found = evaluate()
+    if not isinstance(found, Mapping):
+        raise TypeError(f"evaluate: expected numbers by name, as {{'accuracy': 0.5}}, got {found!r}")
+    numbers = {}
+    for name, value in found.items():
+        if name in values:
+            raise ValueError(f"evaluate: the step already returns {name!r}; choose another name, such as 'val_{name}'")
+        array = value_of(value)
+        if np.ndim(array) in (3, 4) and np.size(array) != 1:
+            run.log.images(run.step, name, array)
         else:
-            run.log.moved(number)
-        for call in self._run.callbacks:  # before the checkpoint, which holds what they know after this step
-            call(run)
-        if self._checkpoints is None:
-            self._losses.add(number, values.get("loss", 0.0))
-        else:
-            self._checkpoints.after_step(number, values.get("loss"), run.metrics)
-
-    def _measure(self, values: Mapping[str, Any], evaluate: Evaluate | None) -> None:
-        run = self._run
-        if evaluate is not None:
-            found = evaluate()
-            if not isinstance(found, Mapping):
-                raise TypeError(f"evaluate: expected numbers by name, as {{'accuracy': 0.5}}, got {found!r}")
-            twice = [name for name in found if name in values]
-            if twice:
-                raise ValueError(f"evaluate: the step already returns {twice[0]!r}; choose another name, such as "
-                                 f"'val_{twice[0]}'")
-            values = dict(values)
-            for name, value in found.items():
-                array = value_of(value)
-                if np.ndim(array) in (3, 4) and np.size(array) != 1:
-                    run.log.images(run.step, name, array)
-                else:
-                    values[name] = array
-            self._evaluated = run.step
-        self._measured = run.step
-        run.metrics = run.log.write(run.step, values)
+            numbers[name] = array
+    return numbers
 
 
 def logged_of(result: Any) -> dict[str, Any]:

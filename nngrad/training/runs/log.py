@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import shutil
 import time
 from collections.abc import Iterable, Mapping
@@ -15,20 +16,16 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from ...distributed import hosts
 from ...files.nnabla_files import package_for
 from ...files.replacing import read_whole, write_whole
 from ...graph import NdArray, Variable
 from ...graph.arguments import checked_count
-from .image_grid import tiled
-
-NORM = "_gradient_norm"
-"""The suffix of names of norms."""
-SHOWN_EVERY = 0.1
-"""The minimum number of seconds between updates of the bar."""
 
 
 class Shown:
@@ -38,11 +35,14 @@ class Shown:
         self._is_quiet = console is None
         self._console = Console(stderr=True) if console is None else console
         self._steps = steps
-        self._next = 0.0
         self._bar: Progress | None = None
         if self._console.is_terminal:
-            columns = BarColumn(16), MofNCompleteColumn(), TextColumn("{task.fields[values]}"), TimeRemainingColumn()
-            self._bar = Progress(*columns, console=self._console)
+            whole = Column(no_wrap=True)  # where values do not fit into a line, they take two
+            self._bar = Progress(
+                BarColumn(16), MofNCompleteColumn(table_column=whole),
+                TextColumn("{task.fields[values]}", table_column=Column()), TimeRemainingColumn(table_column=whole),
+                console=self._console,
+            )  # fmt: skip
             self._task = self._bar.add_task("train", total=steps, completed=step, values="compiling")
             self._bar.start()
 
@@ -52,35 +52,29 @@ class Shown:
             self._bar.stop()
 
     def at(self, step: int) -> None:
-        """Move the bar, unless it moved a moment ago."""
-        now = time.monotonic()
-        if self._bar is not None and (now >= self._next or step == self._steps):
-            self._next = now + SHOWN_EVERY
+        """Move the bar."""
+        if self._bar is not None:
             self._bar.update(self._task, completed=step)
 
     def values(self, step: int, values: Mapping[str, float]) -> None:
-        """Show the values of a step; a terminal omits losses and norms, to fit into 80 columns."""
+        """Show the values of a step."""
         if self._bar is not None:
-            chosen = {name: value for name, value in values.items() if not name.endswith(("_loss", NORM))}
-            self._bar.update(self._task, completed=step, values=in_words(chosen or values))
+            self._bar.update(self._task, completed=step, values=in_words(values))
         elif not self._is_quiet:
             of = "" if self._steps is None else f" of {self._steps:,}"
             self._console.print(f"step {step:,}{of}: {in_words(values)}", highlight=False, soft_wrap=True)
 
 
 def in_words(values: Mapping[str, float]) -> str:
-    """Names and values in one line."""
-    return ", ".join(f"{name.replace('_', ' ')} {three_digits(value)}" for name, value in values.items())
+    """Names and values in one line, with three significant digits."""
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value:{'.3g' if 1e-3 <= abs(value) < 1e4 else '.1e'}}"
+        for name, value in values.items()
+    )
 
 
-def three_digits(value: float) -> str:
-    """A number with three significant digits."""
-    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e4 else f"{value:.1e}"
-
-
+Images = NDArray[Any]
 METRICS, SAMPLES, TENSORBOARD = "metrics.csv", "samples", "tensorboard"
-RATE = "rate"
-"""The name of the learning rate, which is written but not shown."""
 
 
 class TrainingLog:
@@ -181,20 +175,8 @@ class TrainingLog:
         self._last = None
         self.moved(step)
         if self._shown is not None:
-            self._shown.values(step, {name: number for name, number in numbers.items() if name != RATE})
+            self._shown.values(step, numbers)
         return numbers
-
-    def draw(self, step: int, figure: Any) -> None:
-        """Save a picture, in the folder and for TensorBoard.
-
-        Args:
-            step: The number of completed steps.
-            figure: A matplotlib figure.
-        """
-        if self._file is not None:
-            self._save_picture(f"step-{step:08d}", as_png(figure))
-        if self._board is not None:
-            self._board.add_figure("samples", figure, step, close=False)
 
     def images(self, step: int, name: str, images: Any) -> None:
         """Save images as one, in a square grid, in the folder and for TensorBoard.
@@ -211,21 +193,13 @@ class TrainingLog:
         """
         grid = image_grid(images, name)
         if self._file is not None:
+            assert self.folder is not None
             written = io.BytesIO()
             package_for("PIL.Image", "Pillow", "images").fromarray(grid).save(written, format="png")
-            self._save_picture(f"step-{step:08d}-{quote(name, safe='')}", written.getvalue())
+            (self.folder / SAMPLES).mkdir(exist_ok=True)
+            write_whole(self.folder / SAMPLES / f"step-{step:08d}-{quote(name, safe='')}.png", written.getvalue())
         if self._board is not None:
             self._board.add_image(name, grid, step, dataformats="HWC"[: grid.ndim])
-
-    def _save_picture(self, name: str, content: bytes) -> None:
-        assert self.folder is not None
-        (self.folder / SAMPLES).mkdir(exist_ok=True)
-        write_whole(self.folder / SAMPLES / f"{name}.png", content)
-
-    def __str__(self) -> str:
-        """The last measured values."""
-        last = self.lines[-1] if self.lines else {}
-        return in_words({n: v for n, v in last.items() if n not in (STEP, SECONDS, RATE) and not n.endswith(NORM)})
 
 
 def training_log(
@@ -277,7 +251,7 @@ def as_number(value: Any, name: str) -> float:
     return float(array.reshape(()))
 
 
-def image_grid(images: Any, name: str) -> np.ndarray[Any, Any]:
+def image_grid(images: Any, name: str) -> Images:
     """Images (see `TrainingLog.images`) as one in 8 bits, of shape (height, width), or (height, width, channels)."""
     array = np.asarray(value_of(images))
     shape = array.shape
@@ -293,11 +267,17 @@ def image_grid(images: Any, name: str) -> np.ndarray[Any, Any]:
     return tiled(np.rint(array * (255 // most)).astype(np.uint8))
 
 
-def as_png(figure: Any) -> bytes:
-    """A matplotlib figure as the bytes of a PNG file."""
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png")
-    return picture.getvalue()
+def tiled(data: Images, padsize: int = 1, padval: float = 0) -> Images:
+    """Implements `nngrad.monitor.tile_images`."""
+    if data.ndim != 4:
+        raise ValueError(f"data: expected shape (N, C, H, W), got {data.shape}")
+    side = math.isqrt(max(len(data) - 1, 0)) + 1 if len(data) else 0
+    padding = (0, side**2 - len(data)), (0, 0), (0, padsize), (0, padsize)
+    cells = np.pad(data, padding, constant_values=padval)
+    n, channels, height, width = side, *cells.shape[1:]
+    picture = cells.reshape(n, n, channels, height, width).transpose(0, 3, 1, 4, 2)
+    picture = picture.reshape(n * height, n * width, channels)
+    return picture[..., 0] if channels == 1 else picture
 
 
 def _tensorboard_writer() -> Any:
@@ -366,14 +346,10 @@ class MetricsFile:
         if new:
             write_whole(self._path, self._content())
             return
-        line = _line(self.lines[-1].get(name, "") for name in self.columns)
-        try:
-            with open(self._path, "ab", buffering=0) as file:
-                written = file.write(line)
-        except OSError as error:
-            raise OSError(error.errno, f"cannot be written: {error.strerror}", str(self._path)) from error
-        if written < len(line):
-            raise OSError(28, "cannot be written: no space is left", str(self._path))
+        with open(self._path, "ab", buffering=0) as file:
+            line = _line(self.lines[-1].get(name, "") for name in self.columns)
+            if file.write(line) < len(line):
+                raise OSError(28, "cannot be written: no space is left", str(self._path))
 
     def _content(self) -> bytes:
         rows = [[line.get(name, "") for name in self.columns] for line in self.lines]
