@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import nngrad.functions as F
-from nngrad.functions.array import filled_like
-from nngrad.functions.complex_matrices import complex_inv, complex_slogdet, general_eig
+from nngrad.functions.array import filled_like, zeros_like
+from nngrad.functions.complex_matrices import complex_inv, complex_slogdet, general_eig, hermitian_eigh
 from nngrad.graph import Function, Variable
 
 from .linear import per_matrix, product, transposed
-from .rules import backward
-from .spectra import column, rounding, row
+from .rules import backward, backward_with_limits
+from .spectra import Quotients, added, column, differences, rounding, row
 
 Pair = Sequence[Variable]
 
@@ -46,6 +47,29 @@ def complex_slogdet_backward(f: Function, real: Variable, imaginary: Variable, s
     u, v = [transposed(y) for y in complex_inv(*f.inputs)]
     size, angle = per_matrix(size, u), per_matrix(imaginary * c - real * d, u)
     return size * u + angle * v, angle * u - size * v
+
+
+@backward_with_limits(hermitian_eigh, axes=(-1, -1, -1))
+def hermitian_eigh_backward(f: Function, gys: Sequence[Variable | None], near: Any) -> Pair:
+    """x = v diag(w) v^H: gx = v (diag(gw) + a / (w_j - w_i) / 2) v^H with a = v^H gv - gv^H v"""
+    w, *v = f.outputs
+    if not w.size:
+        return [zeros_like(x) for x in f.inputs]
+    quotients = Quotients(f, gys, near, 0, (None, -2, -2))
+
+    def turning(part: int, gv: Sequence[Variable | None]) -> Variable | None:
+        if gv[0] is gv[1] is None:
+            return None
+        full = [zeros_like(x) if g is None else g for g, x in zip(gv, v, strict=True)]
+        y = times_adjoint(v, full, adjoint_first=True)[part]
+        return y + transposed(y) if part else y - transposed(y)
+
+    of_vectors = [quotients.over(differences, lambda _, *gv, part=part: turning(part, gv)) for part in (0, 1)]
+    on_diagonal = None if gys[0] is None else F.matrix_diag(gys[0])
+    real = added(on_diagonal, None if of_vectors[0] is None else 0.5 * of_vectors[0])
+    imaginary = zeros_like(real) if of_vectors[1] is None else 0.5 * of_vectors[1]
+    gr, gi = times_adjoint(times_adjoint(v, (real, imaginary)), v)
+    return quotients.guarded(0.5 * (gr + transposed(gr))), quotients.guarded(0.5 * (gi - transposed(gi)))
 
 
 @backward(general_eig)

@@ -3,6 +3,7 @@
 import math
 
 import nngrad.functions as F
+from nngrad.functions.array import zeros_like
 from nngrad.graph import Function, Variable
 
 from .rules import backward, slopes
@@ -40,10 +41,18 @@ slopes(F.erfinv, "dy/dx = sqrt(pi)/2 exp(y^2)", lambda y: math.sqrt(math.pi) / 2
 slopes(F.erfcinv, "dy/dx = -sqrt(pi)/2 exp(y^2)", lambda y: -math.sqrt(math.pi) / 2 * F.exp(y * y))
 slopes(F.ndtr, "dy/dx = exp(-x^2/2) / sqrt(2 pi)", lambda x: 1 / math.sqrt(2 * math.pi) * F.exp(-0.5 * (x * x)))
 slopes(F.ndtri, "dy/dx = sqrt(2 pi) exp(y^2/2)", lambda y: math.sqrt(2 * math.pi) * F.exp(0.5 * (y * y)))
-slopes(
-    F.log_ndtr, "dy/dx = exp(-x^2/2) / (sqrt(2 pi) ndtr(x)) = sqrt(2/pi) / erfcx(-x/sqrt(2))",
-    lambda x: math.sqrt(2 / math.pi) * F.erfcx(-math.sqrt(0.5) * x) ** -1,
-)  # fmt: skip
+
+
+def ndtr_share(x: Variable) -> Variable:
+    """The density over `ndtr(x)`. Below 0 both underflow; above, `erfcx` would overflow, and derivatives cancel."""
+    is_above, zero = F.greater_scalar(x, val=0.0), zeros_like(x)
+    above, below = F.where(is_above, x, zero), F.where(is_above, zero, x)
+    density = 1 / math.sqrt(2 * math.pi) * F.exp(-0.5 * (above * above))
+    scaled = math.sqrt(2 / math.pi) * F.erfcx(-math.sqrt(0.5) * below) ** -1
+    return F.where(is_above, density * F.ndtr(above) ** -1, scaled)
+
+
+slopes(F.log_ndtr, "dy/dx = exp(-x^2/2) / (sqrt(2 pi) ndtr(x)) = sqrt(2/pi) / erfcx(-x/sqrt(2))", ndtr_share)
 
 # ---------------------------------------------------------------- of the gamma function
 

@@ -2,7 +2,8 @@
 
 Both rules divide by differences of values. Where two values are equal, and the function does not depend on the choice
 of their vectors, the numerator is 0 for all vectors; so it is the difference times a smooth factor. That factor is the
-limit, and by l'Hopital's rule the numerator's slope as the values move apart, over that of the difference.
+limit, and by l'Hopital's rule the numerator's slope as the values move apart, over that of the difference. Where two
+values are so close that the numerator is little more than rounding, its Taylor series takes the quotient's place too.
 """
 
 from __future__ import annotations
@@ -119,11 +120,11 @@ class Quotients:
     def over(self, gap: Callable[[Variable], Variable], numerator: Callable[..., Variable | None]) -> Any:
         """The quotient of `numerator(*gradients)` and `gap(values)`, which is linear.
 
-        Where the gap is 0, it is `n1 - gap n2 / 2`, from the first and second derivative of the numerator, each over as
-        many slopes of the gap: its value and its first derivatives are right. What third derivatives depend on is
-        missing, and they are NaN. So is everything where the numerator is not 0, in comparison with the gradients: the
-        function depends on the choice of vectors there, or has no derivative. Where `near` does not see all that the
-        gradients depend on, this holds unless they are 0.
+        Where the gap is 0, or close to it, it is `n1 - gap n2 / 2`, from the first and second derivative of the
+        numerator, each over as many slopes of the gap: its value and its first derivatives are right. What third
+        derivatives depend on is missing, and they are NaN. So is everything at a gap of 0 where the numerator is not 0,
+        in comparison with the gradients: the function depends on the choice of vectors there, or has no derivative.
+        Where `near` does not see all that the gradients depend on, this holds unless they are 0.
         """
         n0, n1, n2 = [*[numerator(*order) for order in self.orders], None, None][:3]
         if n0 is None or self.sizes is None:
@@ -131,22 +132,35 @@ class Quotients:
         zeros = zeros_like(n0)
         gaps, slopes = [F.broadcast(gap(x), shape=n0.shape) for x in (self.values, self.speeds)]
         tied = F.less_equal(F.abs(gaps), per_matrix(self.tolerance, n0))
-        limit = zeros
-        if n1 is not None:
-            limit = F.where(tied, n1 / slopes, zeros)
-        if n2 is not None:
-            limit = limit - 0.5 * vanishing(gaps, F.where(tied, n2 / (slopes * slopes), zeros))
+        near, limit = tied, zeros
+        largest = F.max(self.sizes, axis=-1, keepdims=True)
+        if n1 is not None or n2 is not None:
+            first = zeros if n1 is None else n1 / slopes
+            second = zeros if n2 is None else 0.5 * n2 / (slopes * slopes)
+            if len(self.orders) == 3:
+                near = F.logical_or(tied, self.is_close(n0, gaps, gaps * (first - gaps * second), largest))
+            limit = F.where(near, first, zeros) - vanishing(gaps, F.where(tied, second, zeros))
+            if near is not tied:
+                limit = limit - gaps * F.where(tied, zeros, F.where(near, second, zeros))
         if n2 is not None or len(self.orders) < 3:
-            limit = limit + unknown_after(gaps, tied, orders=len(self.orders) - 2)
+            limit = limit + unknown_after(gaps, near, orders=len(self.orders) - 2)
         if self.is_open:
             size = F.broadcast((row if gap is row else sums)(self.sizes), shape=n0.shape)
             vanishes = F.less_equal(size, zeros)
         else:
-            size = F.max(self.sizes, axis=-1, keepdims=True) * float(jnp.finfo(n0.dtype).eps) ** 0.5
+            size = largest * float(jnp.finfo(n0.dtype).eps) ** 0.5
             vanishes = F.less_equal(F.abs(n0), per_matrix(size, n0))
         has_limit = F.logical_or(vanishes, F.logical_not(tied))
-        y = F.where(tied, limit, over_gaps(n0, F.where(tied, filled_like(n0, 1), gaps)))
+        y = F.where(near, limit, over_gaps(n0, F.where(near, filled_like(n0, 1), gaps)))
         return y + n0 * F.where(has_limit, zeros, filled_like(n0, math.nan))
+
+    def is_close(self, n0: Variable, gaps: Variable, expected: Variable, largest: Variable) -> Variable:
+        """Where a gap is so small that rounding costs the quotient more than the limit's formula neglects, and the
+        numerator is as expected from the limit, up to rounding: it vanishes with the gap."""
+        eps = float(jnp.finfo(n0.dtype).eps)
+        band = F.max(F.abs(self.values), axis=-1, keepdims=True) * (0.5 * eps ** (1 / 3))
+        is_expected = F.less_equal(F.abs(n0 - expected), per_matrix(largest * (2 * eps), n0))
+        return F.logical_and(F.less_equal(F.abs(gaps), per_matrix(band, n0)), is_expected)
 
     def guarded(self, gx: Variable) -> Variable:
         """`gx`, the gradient, whose derivatives are NaN for each matrix with a tie if it cannot be known how the

@@ -16,6 +16,7 @@ import scipy.linalg
 
 import nngrad as nn
 import nngrad.functions as F
+import nngrad.jax as nj
 
 from .oracle import by_jax
 from .refusals import refused
@@ -184,6 +185,64 @@ def test_second_derivatives_by_the_svd_do_not_depend_on_scale(scale: float) -> T
     x = SHEAR[:3, :2]
     at_one, scaled = yield curvature(x, "float64"), curvature(x * scale, "float32")
     np.testing.assert_allclose(scaled.astype(np.float64) * scale, at_one, atol=1e-5)
+
+
+GAPS = np.array([0, 1e-14, 1e-12, 1e-9, 1e-7, 1e-6, 1e-5, 1e-4, 1e-2])
+
+
+def with_gaps(turn: Any) -> Any:
+    """Matrices with the eigenvalues 1, 1 + gap, 2 and 3."""
+    return np.stack([(turn * [1, 1 + gap, 2, 3]) @ turn.conj().T for gap in GAPS])
+
+
+def slope_of_root(x: Any, weights: Any) -> Any:
+    """The gradient of `Re trace(weights^H sqrt(x))`: g with sqrt(x) g + g sqrt(x) = weights, if these are Hermitian."""
+    roots = [scipy.linalg.sqrtm(each) for each in x]
+    return np.stack([scipy.linalg.solve_sylvester(r, r, (weights + weights.conj().T) / 2) for r in roots])
+
+
+@at_once
+@pytest.mark.parametrize("dtype, rtol", [("float64", 1e-9), ("float32", 5e-5)])
+def test_first_gradients_near_equal_values_lose_no_digits(dtype: str, rtol: float) -> Test:
+    x, c = with_gaps(TURN), SHEAR
+    leaf = from_(x, dtype=dtype)
+    w, v = F.batch_eigh(leaf)
+    root = F.matmul(v * F.reshape(F.sqrt(w), shape=(len(GAPS), 1, 4)), F.swapaxes(v, -1, -2))
+    turned = from_(x @ TURN, dtype=dtype)
+    u, s, vh = F.batch_svd(turned)
+    cube = F.matmul(u * F.reshape(s**3, shape=(len(GAPS), 1, 4)), vh)
+    of_root, of_cube = yield *nn.grad(F.sum(root * c), leaf), *nn.grad(F.sum(cube * c), turned)
+    np.testing.assert_allclose(of_root, slope_of_root(x, c), rtol=rtol, atol=rtol)
+    y, t = x @ TURN, (0, 2, 1)
+    reference = c @ y.transpose(t) @ y + y @ c.T @ y + y @ y.transpose(t) @ c
+    np.testing.assert_allclose(of_cube, reference, rtol=rtol, atol=40 * rtol)
+
+
+@pytest.mark.parametrize("dtype, rtol", [("float64", 1e-9), ("float32", 5e-5)])
+def test_hermitian_matrices_near_equal_eigenvalues(dtype: str, rtol: float) -> None:
+    turn = np.linalg.qr(SHEAR + 1j * SHEAR[::-1].T)[0]
+    x, c = with_gaps(turn), SHEAR + 1j * np.roll(SHEAR, 1)
+
+    def f(real: Any, imaginary: Any) -> Any:
+        w, v = jnp.linalg.eigh(jax.lax.complex(real, imaginary))
+        return jnp.sum(jnp.real(c.conj().astype(v.dtype) * ((v * jnp.sqrt(w)[:, None]) @ v.conj().swapaxes(-1, -2))))
+
+    with jax.enable_x64(True):
+        real, imaginary = nj.grad(f, (0, 1))(jnp.asarray(x.real, dtype), jnp.asarray(x.imag, dtype))
+    np.testing.assert_allclose(np.asarray(real) + 1j * np.asarray(imaginary), slope_of_root(x, c), rtol=rtol, atol=rtol)
+
+
+def test_second_derivatives_by_hermitian_matrices() -> None:
+    c = SHEAR[:3, :3] + 1j * SHEAR[1:, 1:]
+
+    def f(t: Any) -> Any:
+        w, v = jnp.linalg.eigh(jax.lax.complex(jnp.outer(t, t) + jnp.diag(t), jnp.outer(t, t**2)))
+        return w[2] ** 3 + jnp.sum(jnp.real(c * (v[:, :2] @ v[:, :2].conj().T)))
+
+    with jax.enable_x64(True):
+        t = jnp.array([0.3, -0.7, 1.1])
+        ours, theirs = nj.hessian(f)(t), jax.jit(jax.hessian(f))(t)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
 @at_once

@@ -1,8 +1,11 @@
-"""Random programs at special points (zeros, ties, equal rows, tails), orders 0 to 3.
+"""Random programs at special points (zeros, ties, equal rows, tails, infinities, empty axes), orders 0 to 3.
 
 Each row of the input is a point of its own. The oracle is mpmath: the program's derivatives in 200 digits, close to the
 point, on four sides. Where they have one limit, that must come out, or what JAX gives too: conventions at kinks, and
 NaN where an infinity meets 0. Where they differ, the point is a kink, and only what nngrad alone lacks is wrong.
+At infinities, the derivatives far out show the limit, on two paths. It must come out, or NaN; where there is none, a
+finite derivative of a value that is not NaN is wrong. Empty axes must give JAX's shapes and values, or be refused where
+JAX refuses them.
 `python -m tests.test_special_points 0 1000` tries these seeds, and prints what is wrong;
 a third argument takes the programs from jax.numpy.
 """
@@ -36,9 +39,14 @@ ASIDE = np.array([0.35, 0.55, -1.45, 0.8])
 WEIGHTS = np.array([1.0, 0.6180339887, -0.4142135623, 0.7320508075])
 """What the elements of the result are multiplied by."""
 DIGITS = 200
-LARGEST = 1e6
+LARGEST = mp.mpf(10) ** 5000
+"""Where mpmath's functions begin to take long."""
 NEAR = ("1e-12", "1e-17")
 """How far from the point its two sides are looked at."""
+FAR = (103.7, 1013.3, 10067.9)
+"""What stands for an infinity in turn."""
+PATHS = np.ones(WIDTH), np.array([0.6, 1.0, 0.37, 0.83])
+"""What these are multiplied by, since a limit must not depend on how fast each element gets there."""
 
 
 class Step(NamedTuple):
@@ -301,6 +309,41 @@ ROWS = [
     ),
 ]
 
+
+def _points(x: Any) -> Any:
+    """Each row as two points in the plane."""
+    return x.reshape((*x.shape[:-1], 2, 2)) if x.shape[-1] == WIDTH else x[..., None]
+
+
+def _differences(x: Any) -> Any:
+    return _points(x)[..., :, None, :] - _points(x)[..., None, :, :]
+
+
+def _as_row(x: Any) -> Any:
+    return x.reshape((*x.shape[: x.ndim - 2], x.shape[-2] * x.shape[-1]))
+
+
+ROWS += [
+    Step(
+        "distances",
+        lambda x: _as_row(F.norm(_differences(x), axis=-1)),
+        lambda x: _as_row(jnp.linalg.norm(_differences(x), axis=-1)),
+        lambda x: _as_row(_sqrt(np.sum(_differences(x) ** 2, -1))),
+    ),
+    Step(
+        "gram",
+        lambda x: _as_row(F.matmul(_points(x), F.swapaxes(_points(x), -1, -2))),
+        lambda x: _as_row(jnp.matmul(_points(x), jnp.swapaxes(_points(x), -1, -2))),
+        lambda x: _as_row(np.sum(_points(x)[..., :, None, :] * _points(x)[..., None, :, :], -1)),
+    ),
+    Step(
+        "highest",
+        lambda x: F.max(_points(x), axis=-2),
+        lambda x: jnp.max(_points(x), -2),
+        lambda x: np.where(np.any(_points(x) != _points(x), -2), mp.nan, np.max(_points(x), -2)),
+    ),
+]
+
 VALUES = (0.0, 0.0, -0.0, 1.0, 1.0, -1.0, 2.0, 0.5, -0.5, 1e-3, -30.0, 30.0, 0.3, -1.7, 3.0)
 
 
@@ -310,6 +353,8 @@ def points_of(draw: random.Random) -> np.ndarray[Any, Any]:
     rows += [[draw.choice(VALUES)] * WIDTH for _ in range(3)]
     a, b = draw.choice(VALUES), draw.choice(VALUES)
     rows += [[a, a, b, b], [a, b, -a, b], [0.37, -0.21, 1.44, 0.85], [1.21, 0.43, 0.77, 2.3]]
+    rows += [[draw.choice((np.inf, -np.inf, draw.choice(VALUES))) for _ in range(WIDTH)] for _ in range(3)]
+    rows += [[s * np.inf] * WIDTH for s in (1, -1)] + [[0.7, a, np.inf, b]]
     return np.array(rows)
 
 
@@ -352,19 +397,19 @@ def values_of(ys: list[Variable], leaves: dict[Variable, Any]) -> list[np.ndarra
     return [np.asarray(value(y)) for y in ys]
 
 
-def by_us(f: Callable[[Variable], Variable], rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def by_us(f: Callable[[Variable], Variable], rows: np.ndarray[Any, Any], orders: int = ORDERS) -> np.ndarray[Any, Any]:
     """Value and derivatives along the direction, by order and row."""
     x = Variable.from_numpy_array(rows, need_grad=True)
     y = f(x)
     levels = [F.sum(y * WEIGHTS[: y.shape[-1]], axis=-1)]
-    for _ in range(ORDERS):
+    for _ in range(orders):
         (g,) = nn.grad(F.sum(levels[-1]), x)
-        levels.append(F.sum(g * ALONG, axis=-1))
+        levels.append(F.sum(g * ALONG[: rows.shape[-1]], axis=-1))
     with jax.enable_x64(True):
         return np.stack(values_of(levels, {x: jnp.asarray(rows)}))
 
 
-def by_jax(program: Program, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def by_jax(program: Program, rows: np.ndarray[Any, Any], orders: int = ORDERS) -> np.ndarray[Any, Any]:
     """The same by nested gradients of JAX."""
 
     def first(x: Any) -> Any:
@@ -372,10 +417,10 @@ def by_jax(program: Program, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]
         return jnp.sum(y * WEIGHTS[: y.shape[-1]], -1)
 
     def after(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        return lambda x: jnp.sum(jax.grad(lambda x: jnp.sum(f(x)))(x) * ALONG, -1)
+        return lambda x: jnp.sum(jax.grad(lambda x: jnp.sum(f(x)))(x) * ALONG[: rows.shape[-1]], -1)
 
     fs = [first]
-    for _ in range(ORDERS):
+    for _ in range(orders):
         fs.append(after(fs[-1]))
     with jax.enable_x64(True), jax.disable_jit():
         return np.stack([np.asarray(f(jnp.asarray(rows))) for f in fs])
@@ -408,28 +453,79 @@ def limits(program: Program, rows: np.ndarray[Any, Any]) -> tuple[Any, Any]:
     return np.where(smooth, sides[0], np.nan), settled & ~same
 
 
+def limits_far_out(program: Program, rows: np.ndarray[Any, Any]) -> tuple[Any, Any]:
+    """The limit at each order and row with infinities, NaN where none shows; and where certainly no finite one is."""
+    with mp.workdps(DIGITS):
+        at = np.array([
+            [exactly(program, np.where(np.isinf(rows), np.sign(rows) * far * path, rows), side, NEAR[1]) for far in FAR]
+            for path, side in ((PATHS[0], ALONG), (PATHS[1], ALONG), (PATHS[0], -ALONG))
+        ])  # fmt: skip
+    v1, v2, v3 = np.swapaxes(at, 0, 1)
+    early, late = v2 - v1, v3 - v2
+    converges = (np.abs(late) <= 0.4 * np.abs(early)) | (np.abs(late) <= 1e-9 * np.maximum(1, np.abs(v3)))
+    limit = np.where(late == 0, v3, v3 - late**2 / np.where(late == early, np.nan, late - early))
+    grows = np.isfinite(v1) & (np.abs(v2) > 3 * np.abs(v1)) & ((np.abs(v3) > 3 * np.abs(v2)) | np.isinf(v3))
+    limit = np.where(grows & (np.sign(v3) == np.sign(v2)), np.sign(v3) * np.inf, np.where(converges, limit, np.nan))
+    close = [np.isclose(limit[0], each, rtol=1e-2, atol=1e-2) for each in limit]
+    smooth = np.logical_and.accumulate(close[2] | np.isnan(limit[0]) & np.isnan(limit[2]), 0)  # not beside a kink
+    none = np.isfinite(limit[:2]).all(0) & ~close[1] | np.isinf(limit[:2]).any(0)
+    return np.where(close[1] & smooth, limit[0], np.nan), none & smooth
+
+
 def faults(seed: int, opened: bool = False) -> list[str]:
     """What is wrong with the program of a seed."""
     draw = random.Random(seed)
     program, rows = program_of(draw), points_of(draw)
     f = nn.from_jax(lambda x: program.run("jax", x)) if opened else lambda x: program.run("ours", x)
+    found = faults_when_empty(program, f)
     with np.errstate(all="ignore"):
         got = by_us(f, rows)
-        limit, kink = limits(program, rows)
-        scale = np.maximum(1, np.abs(np.nan_to_num(limit)))
-        exact = np.abs(got[0] - limit[0]) <= 1e-9 * scale[0]  # neither a jump nor badly conditioned
-        wrong = exact & np.isfinite(got) & (np.abs(got - limit) > 1e-5 * scale)
-        missing = exact & ~np.isfinite(got) & (np.isfinite(limit) | kink)
-        if not (wrong | missing).any():
-            return []
+        far = np.isinf(rows).any(-1)
+        limit, elsewhere = np.full_like(got, np.nan), np.zeros(got.shape, bool)
+        limit[:, ~far], elsewhere[:, ~far] = limits(program, rows[~far])
+        limit[:, far], elsewhere[:, far] = limits_far_out(program, rows[far])
+        scale = np.maximum(1, np.abs(np.where(np.isfinite(limit), limit, 0)))
+        there, is_nan = np.isfinite(limit), np.isnan(got)
+        exact = far | (np.abs(got[0] - limit[0]) <= 1e-9 * scale[0])  # neither a jump nor badly conditioned
+
+        def is_limit(y: Any) -> Any:
+            return (y == limit) | (np.abs(y - limit) <= np.where(far, 0.02, 1e-5) * scale)
+
+        differs = np.where(far, ~is_nan & ~is_nan[0] & (elsewhere | ~np.isnan(limit)), np.isfinite(got) & there)
+        wrong = differs & ~is_limit(got)
+        missing = np.where(far, is_nan & ~np.isnan(limit), ~np.isfinite(got) & (there | elsewhere))
+        if not (exact & (wrong | missing)).any():
+            return found
         theirs = by_jax(program, rows)
         # At a kink where another library gives the same, it is a convention, and so is a factor 0 of an infinity.
-        missing &= np.isfinite(theirs)
-        wrong &= ~(np.abs(got - theirs) <= 1e-3 * scale)
-    return [
+        missing &= exact & np.where(far, is_limit(theirs), np.isfinite(theirs))
+        wrong &= exact & ~((got == theirs) | (np.abs(got - theirs) <= 1e-3 * scale))
+    return found + [
         f"{seed} [{program}] order {order} at {rows[row]}: {got[order, row]}, limit {limit[order, row]}, "
         f"JAX {theirs[order, row]}" for order, row in zip(*np.nonzero(wrong | missing), strict=True)
     ]  # fmt: skip
+
+
+def faults_when_empty(program: Program, f: Callable[[Variable], Variable]) -> list[str]:
+    """Where empty axes give other shapes or values than in JAX."""
+    found = []
+    for shape in ((0, WIDTH), (2, 0)):
+        results: list[Any] = []
+        for run in (lambda x: by_us(f, x, 1), lambda x: by_jax(program, x, 1)):
+            try:
+                results.append(run(np.zeros(shape)))
+            except (ValueError, TypeError, IndexError) as error:
+                results.append(error)
+            if shape[0] == 0 and not isinstance(results[0], Exception):
+                results.append(np.zeros((2, 0)))
+                break
+        got, theirs = results
+        if isinstance(got, Exception) or isinstance(theirs, Exception):
+            if isinstance(got, Exception) != isinstance(theirs, Exception):
+                found.append(f"[{program}] with shape {shape}: {got!r}, JAX {theirs!r}")
+        elif got.shape != theirs.shape or not np.array_equal(got, theirs, equal_nan=True):
+            found.append(f"[{program}] with shape {shape}: {got.tolist()}, JAX {theirs.tolist()}")
+    return found
 
 
 @pytest.mark.parametrize("seed", slow_but(range(6), range(100)))

@@ -32,6 +32,14 @@ def complex_slogdet(real: Array, imaginary: Array, /) -> tuple[jax.Array, jax.Ar
 
 
 @op(multiple_results=True, axes=rowwise("(n,n)->(n)"), cost=unknown, precision="high")
+def hermitian_eigh(real: Array, imaginary: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The eigenvalues, ascending, of the Hermitian parts of matrices, and the parts of the eigenvectors, as columns. At
+    which angle a vector is, is arbitrary, and taken not to matter."""
+    w, v = jnp.linalg.eigh(lax.complex(real, imaginary), symmetrize_input=True)
+    return w, lax.real(v), lax.imag(v)
+
+
+@op(multiple_results=True, axes=rowwise("(n,n)->(n)"), cost=unknown, precision="high")
 def general_eig(*parts: Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """The parts of the eigenvalues of matrices and of their right eigenvectors, as columns, from the parts of the
     matrices, or from real matrices. How long and at which angle a vector is, is arbitrary, and taken not to matter."""

@@ -34,9 +34,10 @@ def batch_eigh(x: Array, /) -> tuple[Variable, Variable]:
     The gradient is symmetric: that of a function of the symmetric part of `x`. Where eigenvalues are equal up to
     rounding, their vectors are not unique. First and second derivatives of a function that does not depend on the
     choice, such as `v diag(f(w)) v'`, a projection, or a sum over these eigenvalues, are the limits as they become
-    equal. Third derivatives there are NaN, and so are all that depend on the choice; but the first derivative of a
-    single eigenvalue is that along its own vector. Within the body of a loop or a branch, second derivatives there are
-    NaN, and first ones too if the vectors leave the body.
+    equal; where they differ so little that rounding would spoil quotients, an expansion around that limit. Third
+    derivatives there are NaN. At equal eigenvalues so are all that depend on the choice; but the first derivative of a
+    single one is that along its own vector. Within the body of a loop or a branch, second derivatives there are NaN,
+    and first ones too if the vectors leave the body.
 
     Args:
         x: (*batch, n, n); only the symmetric part is used.

@@ -15,7 +15,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from ... import functions as F
-from ...functions.complex_matrices import general_eig
+from ...functions.complex_matrices import general_eig, hermitian_eigh
 from ...graph import Variable
 from ..values import ComplexPair, KnownArray
 from .registry import RULES, JaxprEquation, both_parts, require, scalar, variable
@@ -229,6 +229,14 @@ def _triangular_solve(equation: JaxprEquation, a: Any, b: Any) -> ComplexPair:
     )  # fmt: skip
     parts = F.split(F.reshape(y, shape=(*br.shape[:-1], 2, br.shape[-1])), axis=-2)
     return ComplexPair(*[part if p["left_side"] else F.swapaxes(part, -1, -2) for part in parts])
+
+
+@_on_pairs("eigh")
+def _eigenvectors(equation: JaxprEquation, x: ComplexPair) -> list[Any]:
+    every = (None, (0, equation.shape[-1]))
+    require(equation.params.get("subset_by_index") in every, "it computes only some eigenvalues")
+    values, real, imaginary = hermitian_eigh(*both_parts(x))
+    return [ComplexPair(real, imaginary), values]
 
 
 @_on_pairs("eig")
