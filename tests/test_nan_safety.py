@@ -354,6 +354,15 @@ def test_smooth_functions_of_a_length_at_0(length: str, simplified: bool) -> Non
         np.testing.assert_allclose(h, SMOOTH_IN_LENGTH[name][1] * unit[0], atol=1e-12, err_msg=name)
 
 
+def test_a_guard_makes_a_length_constant_at_0() -> None:
+    """The guarded program's own derivatives are 0 there, not those of the function that it guards."""
+    x = Variable.from_numpy_array(np.zeros(2), need_grad=True)
+    r = F.sqrt(F.maximum_scalar(F.sum(x * x), val=1e-36))
+    (g,) = nn.grad(SMOOTH_IN_LENGTH["Matern 5/2"][0](r), x)
+    (h,) = nn.grad(g[0], x)
+    np.testing.assert_array_equal(interpret([g, h], {}), np.zeros((2, 2)))
+
+
 @pytest.mark.parametrize("length", ["norm", "root of squares"])
 def test_where_a_function_of_a_length_has_no_more_derivatives(length: str) -> None:
     """A finite number would be wrong: |x|^3 and exp(-|x|) have no third and no second derivative at 0, and of cosh no
