@@ -12,12 +12,12 @@ import numpy as np
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.compiled import Trial, trial_of
 from nngrad.execution.interpret import interpret
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.program import Program
 from nngrad.graph import Function, Variable
-from nngrad.memory import timeline
+from nngrad.memory import timeline, trial_of
+from nngrad.memory.trials import Trial
 from tests.costs import compilations
 from tests.oracle import compiled_cheaply
 

@@ -17,7 +17,8 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.jax as nj
-from nngrad.graph.leaf import InPlace, InPlaceValue, raw_together
+from nngrad.graph.leaf import raw_together
+from nngrad.solvers.donation import InPlace, InPlaceValue
 from tests.test_locks import Watched
 
 X = np.random.RandomState(0).standard_normal((8, 6))

@@ -402,12 +402,12 @@ def test_results_kept_for_other_readers_are_of_the_present_leaves_and_go_with_th
         return last, sums
 
     last, sums = doubled()
-    kept = weakref.ref(plans._sources[last.parent].arrays[1])  # type: ignore[index]
+    kept = weakref.ref(plans._sources[last.parent][2][1])  # type: ignore[index]
     assert kept() is not None
     x.d = [1.0, 3.0]
     assert sums.d.tolist() == [4, 8]
     assert kept() is None
-    kept = weakref.ref(plans._sources[last.parent].arrays[0])  # type: ignore[index]
+    kept = weakref.ref(plans._sources[last.parent][2][0])  # type: ignore[index]
     del last, sums
     assert kept() is None
     monkeypatch.setattr(plans, "MOST_BYTES_KEPT", 10)

@@ -13,9 +13,9 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.execution.compiled import temporaries
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
+from nngrad.memory.trials import temporaries
 from tests.processes import printed_by
 from tests.rematerialising import BATCH, WIDTH, chain, counted_compilations, products, structure_alone, values_of
 from tests.test_properties import agree

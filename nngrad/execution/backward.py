@@ -30,7 +30,7 @@ from ..graph.thresholds import MOST_SUMS
 from ..graph.value import Value, put_together
 from .fused import Fused, FusedKey, Passed, at, fused_for, gradient_graph, passed
 from .interpret import Hook
-from .plans import RunPlan, Snapshot, is_watched, numbers_of, plan_of, present
+from .plans import Run, RunPlan, is_watched, numbers_of, plan_of, present
 from .reading import keep_exchanged, run_one_by_one, take_snapshot
 
 
@@ -136,7 +136,7 @@ def accumulate_gradients(
     """
     if any([y.parent is not None and y.parent.op is F.sink for y in outputs]):
         outputs, grads = _without_sinks(outputs, grads)
-    groups: dict[Snapshot | None, list[tuple[Variable, Any]]] = {}
+    groups: dict[Run | None, list[tuple[Variable, Any]]] = {}
     arrived: list[tuple[NdArray, Any]] = []
     for i, (y, gy) in enumerate(zip(outputs, grads, strict=True)):
         seed = seed_array(y, gy, options.loss_scale, "grad" if len(outputs) == 1 else f"grad_outputs[{i}]")
@@ -186,7 +186,7 @@ class FoundGradients(NamedTuple):
 
 
 def _gradients_from(
-    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: CheckedBackward
+    outputs: list[Variable], seeds: list[Any], snapshot: Run | None, options: CheckedBackward
 ) -> FoundGradients:
     """The gradients of outputs that share a snapshot."""
     if snapshot is None or snapshot.implied:
@@ -205,8 +205,8 @@ def _gradients_from(
         record_reached(watched_leaves(outputs, [plan.leaves[i] for i in wanted], plan.functions))
     cells = [plan.leaves[i].grad for i in wanted]
     if options.op_by_op or is_watched(outputs):
-        if plan.group is not None and snapshot.run is not None:
-            snapshot.run.run()  # reading the forward in one process must not wait for others
+        if plan.group is not None and snapshot.is_forward:
+            snapshot.compute()  # reading the forward in one process must not wait for others
             keep_exchanged(outputs, plan, snapshot)
         met = passed(outputs, plan, key)
         gradients, others = _interpreted(outputs, plan, key, met, seeds, snapshot, options)
@@ -215,7 +215,7 @@ def _gradients_from(
     return _compiled(outputs, plan, key, middle, seeds, snapshot, options, cells)
 
 
-def _implied(outputs: list[Variable]) -> Snapshot:
+def _implied(outputs: list[Variable]) -> Run:
     """The snapshot for a backward without a preceding `forward()`: a forward of its own, whatever was read. If all
     outputs were computed as they were made, under `nn.auto_forward()`, that was the forward."""
     if all([y.is_computed and y._at is None for y in outputs]):
@@ -263,7 +263,7 @@ def _gradient_variables(
     return list(zip(leaves, grad(outputs, leaves, grads, grad_inputs=before, **how), strict=True))
 
 
-def _arrays(plan: RunPlan, snapshot: Snapshot) -> tuple[Any, ...]:
+def _arrays(plan: RunPlan, snapshot: Run) -> tuple[Any, ...]:
     if snapshot.leaf_ids is plan.leaf_ids:
         return snapshot.arrays
     arrays = snapshot.by_leaf()
@@ -276,7 +276,7 @@ def _compiled(
     key: FusedKey,
     middle: Middle,
     seeds: list[Any],
-    snapshot: Snapshot,
+    snapshot: Run,
     options: CheckedBackward,
     cells: list[NdArray],
 ) -> FoundGradients:
@@ -291,15 +291,14 @@ def _compiled(
     others = [x.cell.raw() for x in fused.others]
     arrays = (*_arrays(plan, snapshot), *given, *others)
     count = len(outputs) + len(plan.kept) + len(plan.updated)
-    run = snapshot.run
     retained = [y.grad for y in at(plan, fused.retained)] if fused.retained else []
     results = fused.executable(*arrays)
-    if run is not None and snapshot.leaf_ids is plan.leaf_ids:
-        run.replace(results[:count])
+    if snapshot.is_forward and snapshot.leaf_ids is plan.leaf_ids:
+        snapshot.replace(results[:count])
         if plan.group is not None:
             keep_exchanged(outputs, plan, snapshot)
-    elif run is not None and {*snapshot.outputs} == {*numbers_of(outputs)}:
-        run.replace_in([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
+    elif snapshot.is_forward and {*snapshot.outputs} == {*numbers_of(outputs)}:
+        snapshot.replace_in([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
     if middle:
         _mark_not_kept(middle, fused.passed)
     end = count + len(cells)
@@ -308,7 +307,7 @@ def _compiled(
 
 
 def _interpreted(
-    outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, seeds: list[Any], snapshot: Snapshot,
+    outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, seeds: list[Any], snapshot: Run,
     options: CheckedBackward,
 ) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
     """As `_compiled`, but op by op, with hooks around every function of the gradient graph."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,7 +16,7 @@ from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.process import check_process, groups_of, several_processes
 from ..graph.thresholds import MOST_BYTES_KEPT, SMALL_RESULT
-from ..graph.value import Deferred, OutputGroup, hold_together
+from ..graph.value import OutputGroup, Thunk, hold_together
 from .compiled import executable_of
 from .interpret import any_watched
 from .lower import Program, linearize
@@ -85,68 +85,60 @@ def exchanging(functions: Sequence[Function]) -> list[Function]:
     return [f for f in functions if groups_of(f.op, f.arguments)] if several_processes() else []
 
 
-class Snapshot:
-    """The arrays of a graph's leaves at one `forward()`, and the deferred run."""
+class Run:
+    """One `forward()`: the arrays of the leaves, and the values of its outputs, of persistent Variables and of the
+    leaves that it updates. They are computed when the first of them is read; a `backward()` computes them as well, and
+    replaces those read before.
 
-    __slots__ = ("arrays", "exchanged", "implied", "leaf_ids", "leaves", "mark", "outputs", "results", "run")
+    It does not refer to the leaves, since the cell of one that it updates refers to it.
+    """
+
+    __slots__ = (
+        "_cells", "_executable", "_thunks", "arrays", "done", "exchanged", "implied", "is_forward", "leaf_ids", "mark",
+        "outputs", "results",
+    )  # fmt: skip
 
     def __init__(
-        self, outputs: Sequence[Variable], plan: RunPlan, arrays: tuple[Any, ...], run: DeferredRun | None = None
+        self, outputs: Sequence[Variable], plan: RunPlan, arrays: tuple[Any, ...], cells: Sequence[NdArray] = ()
     ) -> None:
         self.outputs = numbers_of(outputs)
         self.leaf_ids = plan.leaf_ids
-        self.leaves = plan.leaves
         self.arrays = arrays
         self.mark = object()
-        """Identifies the snapshot without keeping it alive."""
-        self.run = run
-        """The deferred run; None if there was no forward."""
+        """Identifies the run without keeping it alive."""
         self.implied = False
         """Whether a `backward()` without a preceding `forward()` has run it."""
         self.exchanged: dict[tuple[int, int], Any] = {}
-        """The values that the forward has exchanged with other processes, by `numbers_of` the Variables."""
+        """The values that it has exchanged with other processes, by `numbers_of` the Variables."""
         self.results: MutableMapping[Function, tuple[Any, ...]] | None = None
         """The results of the functions, if they ran one by one."""
+        self._executable = plan.executable
+        self._cells = list(map(id, cells))
+        thunks = [Thunk(self.compute) for _ in cells]
+        self._thunks = list(map(weakref.ref, thunks))
+        self.is_forward = bool(cells)
+        """Whether it computes values; otherwise they were computed as the graph was built."""
+        self.done = not cells
+        """Whether its values are computed."""
+        hold_together(cells, thunks)
 
     def by_leaf(self) -> dict[int, Any]:
         """The arrays, by the ids of the leaves."""
         return dict(zip(self.leaf_ids, self.arrays, strict=True))
 
-
-def numbers_of(outputs: Iterable[Variable]) -> tuple[tuple[int, int], ...]:
-    """Identifiers of functions' outputs that do not hold them."""
-    return tuple([(-1 if y.parent is None else y.parent.serial, y.index) for y in outputs])
-
-
-class DeferredRun:
-    """A run of an executable, deferred until the first of its results is read. A `backward()` computes them as well,
-    and replaces those read before."""
-
-    __slots__ = ("_arrays", "_cells", "_executable", "_values", "done")
-
-    def __init__(self, executable: Callable[..., Any], arrays: tuple[Any, ...], cells: Sequence[NdArray]) -> None:
-        self._executable = executable
-        self._arrays = arrays
-        values = [Deferred(self, replaceable=True) for _ in cells]
-        self._cells = list(map(id, cells))
-        self._values = list(map(weakref.ref, values))
-        self.done = False
-        """Whether the results are computed."""
-        hold_together(cells, values)
-
-    def run(self) -> None:
-        """Compute the results."""
+    def compute(self, thunk: Thunk | None = None) -> None:
+        """Compute the values, for all cells."""
         if not self.done:
             check_process()
-            for ref, result in zip(self._values, self._executable(*self._arrays), strict=False):
+            for ref, result in zip(self._thunks, self._executable(*self.arrays), strict=False):
                 value = ref()
                 if value is not None:
-                    value.fill(result)
+                    value.fill(result, replaceable=True)
             self.done = True  # last, so that values left waiting by an interrupt are recomputed
 
     def replace(self, results: Sequence[Any]) -> None:
-        """Store results that were computed elsewhere, replacing any present ones."""
-        for ref, result in zip(self._values, results, strict=False):
+        """Store values that were computed elsewhere, replacing any present ones."""
+        for ref, result in zip(self._thunks, results, strict=False):
             value = ref()
             if value is not None:
                 value.replace(result)
@@ -159,26 +151,47 @@ class DeferredRun:
             self.replace([known[cell] for cell in self._cells])
 
 
+def numbers_of(outputs: Iterable[Variable]) -> tuple[tuple[int, int], ...]:
+    """Identifiers of functions' outputs that do not hold them."""
+    return tuple([(-1 if y.parent is None else y.parent.serial, y.index) for y in outputs])
+
+
+class Read:
+    """The arrays of leaves that something was computed from without a `forward()`. It keeps no large array alive."""
+
+    __slots__ = ("_references", "leaf_ids")
+
+    def __init__(self, leaf_ids: Sequence[int], arrays: Sequence[Any]) -> None:
+        self.leaf_ids = leaf_ids
+        self._references = list(map(reference_to, arrays))
+
+    def by_leaf(self) -> dict[int, Any]:
+        """The arrays, by the ids of the leaves; None for one that is gone."""
+        return dict(zip(self.leaf_ids, [reference() for reference in self._references], strict=True))
+
+
 def plan_of(outputs: Sequence[Variable]) -> RunPlan:
     """The plan to compute `outputs`; that of the results of a single function is kept on it."""
     f = outputs[0].parent
     if f is None or any([y.parent is not f for y in outputs]):
         return RunPlan(outputs)
     plan: RunPlan | None = f.plan
-    running, results = build_options().running, tuple([y.index for y in outputs])
-    if (
-        plan is None or plan.results != results
-        or plan.program.mesh != running.mesh or plan.program.without != running.without_passes
-    ):
+    if plan is None or plan.results != tuple([y.index for y in outputs]) or not is_current(plan.program):
         plan = f.plan = RunPlan(outputs)
     return plan
 
 
-def present(outputs: Sequence[Variable]) -> Snapshot:
+def is_current(program: Program) -> bool:
+    """Whether a program was made under the present settings."""
+    running = build_options().running
+    return bool(program.mesh == running.mesh) and program.without == running.without_passes
+
+
+def present(outputs: Sequence[Variable]) -> Run:
     """The leaves' current values, without a `forward()`: keys already drawn are not drawn again, and nothing is
     deferred."""
     plan = plan_of(outputs)
-    return Snapshot(outputs, plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
+    return Run(outputs, plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
 
 
 def is_watched(outputs: Sequence[Variable]) -> bool:
@@ -223,28 +236,19 @@ def source_of(variable: Variable) -> list[Variable]:
     return list(f.outputs[:own]) if is_wanted and sum([s.nbytes for s in specs]) <= MOST_BYTES_KEPT else []
 
 
-class SourceResults(NamedTuple):
-    """The results of a function that was read for one of them, or for a part."""
-
-    plan: RunPlan
-    versions: list[Callable[[], Any]]
-    """References to the arrays of the leaves that they were computed from."""
-    arrays: Sequence[Any]
-
-
-_sources: weakref.WeakKeyDictionary[Function, SourceResults] = weakref.WeakKeyDictionary()
-"""The latest results of functions that were read for one of them, or for a part."""
+_sources: weakref.WeakKeyDictionary[Function, tuple[RunPlan, Read, Sequence[Any]]] = weakref.WeakKeyDictionary()
+"""The latest results of functions that were read for one of them, or for a part: by which plan, and from which leaves.
+"""
 
 
 def source_results(source: list[Variable], plan: RunPlan, arrays: Sequence[Any]) -> Sequence[Any]:
     """The results of a function for these arrays of the leaves of its plan, kept for those who read another one."""
     f = source[0].parent
     assert f is not None
-    known = _sources.get(f)
-    if known is not None and known.plan is plan and all(map(operator.is_, [v() for v in known.versions], arrays)):
-        return known.arrays
-    results = plan.executable(*arrays)[: len(source)]
-    _sources[f] = SourceResults(plan, list(map(reference_to, arrays)), results)
+    known_plan, read, results = _sources.get(f, (None, None, ()))
+    if known_plan is not plan or read is None or not all(map(operator.is_, read.by_leaf().values(), arrays)):
+        results = plan.executable(*arrays)[: len(source)]
+        _sources[f] = plan, Read(plan.leaf_ids, arrays), results
     return results
 
 

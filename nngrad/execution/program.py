@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -191,16 +191,6 @@ def without_identities(block: Block, calls: Sequence[Call]) -> tuple[list[Call],
         else:
             found.append(Call(op, arguments, taken, outs))
     return found, tuple([passed.get(i, i) for i in block.outputs])
-
-
-def read_calls(calls: Sequence[Call], outputs: Iterable[int]) -> list[Call]:
-    """The calls that `outputs` depend on, in order; compilers drop the others."""
-    read, found = set(outputs), []
-    for call in reversed(calls):
-        if not read.isdisjoint(call.outs):
-            read.update(call.ins)
-            found.append(call)
-    return found[::-1]
 
 
 def block_of(inputs: tuple[Spec, ...], calls: Sequence[Call], outputs: Sequence[int]) -> Block:

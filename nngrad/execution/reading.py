@@ -6,6 +6,7 @@ together; other values by the executable of the graph above them. Earlier reads 
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -13,39 +14,24 @@ from typing import Any, NamedTuple
 from ..graph import Function, Variable, build_options, functions_of
 from ..graph.leaf import arrays_of
 from ..graph.process import several_processes
-from ..graph.value import Deferred, OutputGroup, put_together
+from ..graph.value import OutputGroup, Thunk, put_together
 from .compiled import executable_of
 from .interpret import Hook, interpret
-from .lower import Linearized, linearize
+from .lower import Linearized, Program, linearize
 from .plans import (
-    DeferredRun,
+    Read,
+    Run,
     RunPlan,
-    Snapshot,
     device_of,
     exchanging,
     forget_sources,
+    is_current,
     is_watched,
     numbers_of,
     plan_of,
-    reference_to,
     source_of,
     source_results,
 )
-
-
-class Read:
-    """The leaves' values from which something was computed without a `forward()`. It keeps no large array alive."""
-
-    __slots__ = ("_references", "leaves")
-
-    def __init__(self, leaves: Sequence[Variable], arrays: Sequence[Any]) -> None:
-        self.leaves = leaves
-        self._references = list(map(reference_to, arrays))
-
-    @property
-    def arrays(self) -> list[Any]:
-        """The leaves' arrays; None for one that is gone."""
-        return [reference() for reference in self._references]
 
 
 class _Computed(NamedTuple):
@@ -53,7 +39,7 @@ class _Computed(NamedTuple):
 
     variables: list[Variable]
     arrays: Sequence[Any]
-    state: Snapshot | Read
+    state: Run | Read
 
 
 def evaluate(variable: Variable) -> None:
@@ -72,35 +58,17 @@ def _hand_out(computed: _Computed, to: list[Variable]) -> None:
         y._at = computed.state
 
 
-class IntermediateValue:
-    """The value of an intermediate Variable of a forward, computed from its snapshot when it is read."""
-
-    __slots__ = ("_function", "_index", "_snapshot", "_value")
-
-    def __init__(self, variable: Variable, snapshot: Snapshot) -> None:
-        self._function, self._index, self._snapshot = variable.parent, variable.index, snapshot
-
-    @property
-    def value(self) -> Deferred:
-        """A deferred value computed by this object; there is one at a time."""
-        value = Deferred(self)
-        self._value = weakref.ref(value)
-        return value
-
-    def run(self) -> None:
-        """Compute the value."""
-        value = self._value()
-        if value is None or self._function is None:
-            return
-        variable = self._function.outputs[self._index]
-        computed = _computed_with(variable, self._snapshot)
-        _hand_out(computed, [y for y in computed.variables if not y.is_computed])
-        for y, array in zip(computed.variables, computed.arrays, strict=True):
-            if y is variable:
-                value.fill(array)
+def _fill_intermediate(f: Function, index: int, run: Run, thunk: Thunk) -> None:
+    """Compute the value of an intermediate Variable of a forward."""
+    variable = f.outputs[index]
+    computed = _computed_with(variable, run)
+    _hand_out(computed, [y for y in computed.variables if not y.is_computed])
+    for y, array in zip(computed.variables, computed.arrays, strict=True):
+        if y is variable:
+            thunk.fill(array)
 
 
-def _computed_with(variable: Variable, snapshot: Snapshot | None) -> _Computed:
+def _computed_with(variable: Variable, snapshot: Run | None) -> _Computed:
     """The value of a Variable covered by the forward of `snapshot`, or without one at the leaves' present values; and
     those of its output group."""
     group = variable._group
@@ -116,21 +84,27 @@ def _computed_with(variable: Variable, snapshot: Snapshot | None) -> _Computed:
     return _Computed([variable], [array], state)
 
 
-def _watched(variable: Variable, snapshot: Snapshot | None) -> tuple[Any, Snapshot | Read]:
+def _watched(variable: Variable, snapshot: Run | None) -> tuple[Any, Run | Read]:
     """The value of a Variable, computed op by op."""
     if snapshot is not None:
         return interpret([variable], snapshot.by_leaf(), known=snapshot.results)[0], snapshot
-    leaves = plan_of([variable]).leaves
-    arrays = _present(leaves)
-    return interpret([variable], dict(zip(map(id, leaves), arrays, strict=True)))[0], Read(leaves, arrays)
+    plan = plan_of([variable])
+    arrays, state = _arrays_of(plan.leaf_ids, plan.leaves, None)
+    return interpret([variable], dict(zip(plan.leaf_ids, arrays, strict=True)))[0], state
 
 
-def _present(leaves: Sequence[Variable]) -> list[Any]:
-    """The leaves' present arrays."""
-    return arrays_of(leaves, draw=False, mesh=build_options().running.mesh)
+def _arrays_of(
+    leaf_ids: tuple[int, ...], leaves: Sequence[Variable], snapshot: Run | None
+) -> tuple[Sequence[Any], Run | Read]:
+    """The arrays of leaves at a forward, or the present ones, and what to record of them."""
+    if snapshot is not None:
+        by_leaf = snapshot.by_leaf()
+        return [by_leaf[i] for i in leaf_ids], snapshot
+    arrays = arrays_of(leaves, draw=False, mesh=build_options().running.mesh)
+    return arrays, Read(leaf_ids, arrays)
 
 
-def _alone(variable: Variable, snapshot: Snapshot | None) -> tuple[Any, Snapshot | Read]:
+def _alone(variable: Variable, snapshot: Run | None) -> tuple[Any, Run | Read]:
     """The value of a Variable that is not watched and has no group."""
     if snapshot is not None and snapshot.exchanged:
         return _from_exchanged(variable, snapshot), snapshot
@@ -138,12 +112,7 @@ def _alone(variable: Variable, snapshot: Snapshot | None) -> tuple[Any, Snapshot
     alike = several_processes() and exchanging(functions_of([variable]))
     source = [] if alike else source_of(variable)
     plan = plan_of(source or [variable])
-    if snapshot is None:
-        arrays: Sequence[Any] = _present(plan.leaves)
-        state: Snapshot | Read = Read(plan.leaves, arrays)
-    else:
-        by_leaf = snapshot.by_leaf()
-        arrays, state = [by_leaf[i] for i in plan.leaf_ids], snapshot
+    arrays, state = _arrays_of(plan.leaf_ids, plan.leaves, snapshot)
     if not source:
         return plan.executable(*arrays)[0], state
     results = source_results(source, plan, arrays)
@@ -153,7 +122,7 @@ def _alone(variable: Variable, snapshot: Snapshot | None) -> tuple[Any, Snapshot
     return executable_of(part.program)(*results)[0], state
 
 
-def _from_exchanged(variable: Variable, snapshot: Snapshot) -> Any:
+def _from_exchanged(variable: Variable, snapshot: Run) -> Any:
     """The value of a Variable from values that a forward exchanged with other processes, which take no part now."""
     exchanged = snapshot.exchanged
     given: dict[int, tuple[Variable, Any]] = {}
@@ -175,32 +144,25 @@ def _from_exchanged(variable: Variable, snapshot: Snapshot) -> Any:
 
 
 class _Together(NamedTuple):
-    """How an output group is computed. It refers to nothing that refers to its members."""
+    """How members of an output group are computed. It refers to nothing that refers to them."""
 
     places: list[int]
     """The members that the same forward covers, or none."""
     computed: list[int]
     """The members that are computed: all of these, unless some are gone and could not be rebuilt."""
+    program: Program
     leaves: list[Variable]
     executable: Callable[..., tuple[Any, ...]]
-    settings: tuple[Any, ...]
 
 
-def _together(group: OutputGroup, places: list[int], snapshot: Snapshot | None) -> _Computed:
+def _together(group: OutputGroup, places: list[int], snapshot: Run | None) -> _Computed:
     """The values of those members of an output group that the same forward has covered, or none, by one executable."""
-    settings = build_options().running.mesh, build_options().running.without_passes
-    run: _Together | None = group.run
-    if run is None or run.places != places or run.settings != settings:
+    how: _Together | None = group.run
+    if how is None or how.places != places or not is_current(how.program):
         computed, linear = _linearized(group, places)
-        run = group.run = _Together(places, computed, linear.leaves, executable_of(linear.program), settings)
-    if snapshot is None:
-        arrays = _present(run.leaves)
-        state: Snapshot | Read = Read(run.leaves, arrays)
-    else:
-        by_leaf = snapshot.by_leaf()
-        arrays = [by_leaf[id(x)] for x in run.leaves]
-        state = snapshot
-    results = zip(group.members_at(run.computed), run.executable(*arrays), strict=True)
+        how = group.run = _Together(places, computed, linear.program, linear.leaves, executable_of(linear.program))
+    arrays, state = _arrays_of(tuple(map(id, how.leaves)), how.leaves, snapshot)
+    results = zip(group.members_at(how.computed), how.executable(*arrays), strict=True)
     found = [(y, array) for y, array in results if y is not None]
     return _Computed([y for y, _ in found], [array for _, array in found], state)
 
@@ -241,25 +203,24 @@ def forget_runs(functions: list[Function]) -> None:
 # ---------------------------------------------------------------- forward
 
 
-def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> Snapshot:
+def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> Run:
     """Capture the leaves' values for `outputs`, and defer the values of the outputs, of persistent Variables and of the
     leaves that are updated."""
     plan = plan_of(outputs) if plan is None else plan
     arrays = tuple(arrays_of(plan.leaves, mesh=plan.program.mesh))
-    cells = [x.cell for x in (*outputs, *plan.kept, *plan.updated)]
-    snapshot = Snapshot(outputs, plan, arrays, DeferredRun(plan.executable, arrays, cells))
+    run = Run(outputs, plan, arrays, [x.cell for x in (*outputs, *plan.kept, *plan.updated)])
     for y in (*outputs, *plan.kept):
-        y._at = snapshot
+        y._at = run
     for group, serials in plan.members.items():
-        group.cover(serials, snapshot.mark)
+        group.cover(serials, run.mark)
     for f in (*plan.functions, *{y.parent for y in outputs if y.parent is not None}):
-        f.snapshot = snapshot
+        f.snapshot = run
         for ref in f._outputs:
             x = ref()
-            if x is not None and x._data is not None and x._at is not snapshot:
-                x._at = snapshot  # others may share its cell, and find this forward's value there
-                x._data.defer(IntermediateValue(x, snapshot).value)
-    return snapshot
+            if x is not None and x._data is not None and x._at is not run:
+                x._at = run  # others may share its cell, and find this forward's value there
+                x._data.defer(functools.partial(_fill_intermediate, f, x.index, run))
+    return run
 
 
 def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_post_hook: Hook = None) -> None:
@@ -269,14 +230,14 @@ def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_po
         return
     plan = plan_of(computed)
     snapshot = take_snapshot(computed, plan)
-    if plan.group is not None and snapshot.run is not None:
-        snapshot.run.run()  # now: the others would wait for a process that never reads it
+    if plan.group is not None:
+        snapshot.compute()  # now: the others would wait for a process that never reads it
         keep_exchanged(computed, plan, snapshot)
     if function_pre_hook is not None or function_post_hook is not None or is_watched(computed):
         run_one_by_one(computed, snapshot, snapshot.by_leaf(), function_pre_hook, function_post_hook)
 
 
-def keep_exchanged(outputs: Sequence[Variable], plan: RunPlan, snapshot: Snapshot) -> None:
+def keep_exchanged(outputs: Sequence[Variable], plan: RunPlan, snapshot: Run) -> None:
     """Keep the values that a forward has exchanged, so that later reads need no other processes."""
     together = [*outputs, *plan.exchanged]
     snapshot.exchanged = {number: y.cell.raw() for number, y in zip(numbers_of(together), together, strict=True)}
@@ -284,7 +245,7 @@ def keep_exchanged(outputs: Sequence[Variable], plan: RunPlan, snapshot: Snapsho
 
 def run_one_by_one(
     outputs: Sequence[Variable],
-    snapshot: Snapshot,
+    snapshot: Run,
     leaves: dict[int, Any],
     before: Hook = None,
     after: Hook = None,

@@ -18,18 +18,18 @@ from .ndarray import NdArray
 from .options import build_options, contained, switch_to
 from .spec import Spec
 from .traverse import functions_of, path_between, updates_by
-from .value import Deferred
+from .value import Thunk
 from .variable import Variable, leaf_of
 
 
 class _NoValue(NamedTuple):
-    """The deferred value of a placeholder: reading it raises an error."""
+    """The source of a placeholder's value: reading it raises an error."""
 
     owner: str
     argument: Variable | None = None
     """The Variable of which it stands for a row or a slice."""
 
-    def run(self) -> None:
+    def __call__(self, thunk: Thunk) -> None:
         """Raise a ValueError."""
         raise ValueError(
             f"cannot read a value in the body of {self.owner}, which runs once to record a graph. Return the Variables "
@@ -40,7 +40,7 @@ class _NoValue(NamedTuple):
 def placeholder(spec: Spec, owner: str, argument: Variable | None = None) -> Variable:
     """A Variable that stands for the input of a body and has no value; perhaps a row or a slice of an `argument`."""
     cell = NdArray.of_spec(spec)
-    cell._value = Deferred(_NoValue(owner, argument))
+    cell.defer(_NoValue(owner, argument))
     return leaf_of(cell)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .engine import engine
-from .value import Deferred
 
 if TYPE_CHECKING:
     from .ndarray import NdArray
+    from .value import Thunk
     from .variable import Variable
 
 
@@ -26,28 +28,11 @@ def keep_gradient(x: Variable, gradient: Variable | None) -> None:
     cell = x.grad
     cell.variable = gradient
     if gradient.parent is not None or gradient.cell is not cell:
-        cell.defer(_ValueOf(gradient, cell).value())
+        cell.defer(functools.partial(_fill, gradient, weakref.ref(cell)))  # the cell holds it
 
 
-class _ValueOf:
-    """Computes a Variable's value for another cell."""
-
-    __slots__ = ("_cell", "_value", "_variable")
-
-    def __init__(self, variable: Variable, cell: NdArray) -> None:
-        self._variable = variable
-        self._cell = weakref.ref(cell)  # the cell holds this object
-
-    def value(self) -> Deferred:
-        """The deferred Value for the cell to hold."""
-        value = Deferred(self)
-        self._value = weakref.ref(value)
-        return value
-
-    def run(self) -> None:
-        """Compute the value."""
-        variable, value = self._variable, self._value()
-        if variable.parent is not None and (variable.cell is self._cell() or not variable.is_computed):
-            engine.evaluate(variable)
-        if value is not None:
-            value.fill(variable.cell.raw())
+def _fill(variable: Variable, holder: Callable[[], NdArray | None], thunk: Thunk) -> None:
+    """Fill in the value of a Variable for another cell."""
+    if variable.parent is not None and (variable.cell is holder() or not variable.is_computed):
+        engine.evaluate(variable)
+    thunk.fill(variable.cell.raw())

@@ -1,19 +1,15 @@
 """Leaves: convert values to leaves, draw random keys, and read the arrays of leaves.
 
-Also the warning for float64 data that turns a graph of float32 parameters into one of float64, and the values of leaves
-that an executable updates in place.
+Also the warning for float64 data that turns a graph of float32 parameters into one of float64.
 """
 
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -21,9 +17,9 @@ from .engine import KeySource, engine
 from .messages import warn_user
 from .ndarray import NdArray, host_array
 from .options import build_options
-from .process import Process, check_process, interrupt_safe
-from .spec import DType, Spec, refuse_tracer, x64_if
-from .value import HELD_ONCE, Value, is_shared, on_host, values_of
+from .process import Process, check_process
+from .spec import DType, Spec, refuse_tracer
+from .value import Value, values_of
 from .variable import Variable, leaf_of
 
 if TYPE_CHECKING:
@@ -70,29 +66,14 @@ def arrays_of(
 
 def raw_together(values: Sequence[Value]) -> list[Any]:
     """The arrays of several values, read atomically."""
-    owner: InPlace | None = None
-    for v in values:
-        if v.__class__ is InPlaceValue and v.owner is not owner:
-            if owner is not None:
-                break
-            owner = v.owner
-    else:
-        if owner is None:
-            return [v.raw() if v.array is None or v.has_view else v.array for v in values]
-        with owner.lock:
-            held = owner.held[-1]
-            return [
-                v.raw() if v.has_view
-                else v.array if v.array is not None
-                else held[v.entry][v.index] if v.__class__ is InPlaceValue
-                else v.raw()
-                for v in values
-            ]
-    owners = {v.owner for v in values if v.__class__ is InPlaceValue}
+    owners = {v.owner for v in values}
+    owners.discard(None)
+    if not owners:
+        return [v.raw() if v.array is None or v.has_view else v.array for v in values]
     with ExitStack() as stack:
         for owner in sorted(owners, key=id):  # in a fixed order, so that two readers cannot deadlock
             stack.enter_context(owner.lock)
-        return [v.raw() for v in values]
+        return owner.arrays_of(values) if len(owners) == 1 else [v.raw() for v in values]
 
 
 def arrays_in(cells: Iterable[NdArray]) -> list[Any]:
@@ -211,138 +192,3 @@ def warn_where_widened(op: Op, inputs: tuple[Variable, ...]) -> None:
             "make Variables within nn.context_scope(nn.get_extension_context('cpu')), where float64 arrays become "
             f"float32. If you want float64, make {other} float64, or cast it: F.cast({other}, 'float64')"
         )
-
-
-# ---------------------------------------------------------------- values that an executable updates in place
-
-# Donated arrays are deleted when the call returns, so its results must be held before anything can intervene. Therefore
-# extending a list makes the call, in C, and values are read from the list's last entry; readers wait meanwhile.
-
-
-class InPlace:
-    """The tuple that an executable returned last, and the lock under which it is replaced."""
-
-    __slots__ = ("held", "left", "lock")
-
-    held: list[tuple[Any, ...]]
-    """Its last entry is the last result. `map(executable, ...)` extends it."""
-    left: bool
-    """Whether some value is no longer read from here, because it has a writable host view."""
-
-    def __init__(self, first: tuple[Any, ...]) -> None:
-        self.lock = threading.RLock()  # reentrant, for signal handlers
-        self.left = False
-        self.held = [first]
-
-
-class InPlaceValue(Value):
-    """One array of an executable's result: at `index` of entry `entry`.
-
-    Once it has a writable host view, it behaves like any other Value.
-    """
-
-    __slots__ = ("entry", "index", "owner")
-
-    def __init__(self, owner: InPlace, entry: int, index: int) -> None:
-        self.array = None
-        self.has_view = False
-        self.owner = owner
-        self.entry = entry
-        self.index = index
-
-    def raw(self) -> Any:
-        """The array."""
-        with self.owner.lock:
-            if self.array is None:
-                return self.owner.held[-1][self.entry][self.index]
-        return super().raw()
-
-    def keep_moved(self, array: Any, moved: jax.Array) -> None:
-        """As for other values. The updater reads all its values again before the next update."""
-        with self.owner.lock:
-            if self.array is None and self.owner.held[-1][self.entry][self.index] is array:
-                self.owner.left = True
-                self.array = moved
-            else:
-                super().keep_moved(array, moved)
-
-    def again(self) -> InPlaceValue:
-        """The same value, as it was before it had a writable host view."""
-        return InPlaceValue(self.owner, self.entry, self.index)
-
-    def writable_view(self) -> np.ndarray[Any, Any]:
-        """A writable NumPy array; writing to it changes the value. Read-only if several processes share the array."""
-        with self.owner.lock:
-            if self.array is None:
-                array = self.raw()
-                if is_shared(array):
-                    return on_host(array)
-                copy = np.array(on_host(array))
-                self.owner.left = True
-                self.has_view = True
-                self.array = copy
-        return super().writable_view()
-
-
-class InPlaceTuple(Value):
-    """All arrays of one entry of an executable's result, as a tuple."""
-
-    __slots__ = ("entry", "owner")
-
-    def __init__(self, owner: InPlace, entry: int) -> None:
-        self.array = None
-        self.has_view = False
-        self.owner = owner
-        self.entry = entry
-
-    def raw(self) -> tuple[Any, ...]:
-        """The arrays."""
-        with self.owner.lock:
-            return (*self.owner.held[-1][self.entry],)
-
-
-def donated(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arrays that may be donated: those that somebody else refers to are copied."""
-    if max(map(getrefcount, arrays), default=0) <= HELD_ONCE:
-        return arrays
-    counts = list(map(getrefcount, arrays))
-    return tuple([a if count <= HELD_ONCE else copied(a) for a, count in zip(arrays, counts, strict=True)])
-
-
-def copied(array: Any) -> jax.Array:
-    """A copy, as a JAX array with memory of its own."""
-    with x64_if(array.dtype.itemsize == 8):
-        if _is_on_host(array):
-            copy: jax.Array = jax.device_put(array, may_alias=False)  # this compiles nothing
-            return copy
-        return jax.numpy.array(array, copy=True)
-
-
-def copied_together(*groups: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
-    """Copies of several groups of arrays; on a device a single program makes them, since compiling one per shape takes
-    many times as long."""
-    if all([_is_on_host(a) for arrays in groups for a in arrays]):
-        return tuple([tuple(map(copied, arrays)) for arrays in groups])
-    with x64_if(any([a.dtype.itemsize == 8 for arrays in groups for a in arrays])):
-        copies: tuple[tuple[Any, ...], ...] = _copies(groups)
-    return copies
-
-
-def _is_on_host(array: Any) -> bool:
-    """Whether the array lies where copying needs no program."""
-    if isinstance(array, np.ndarray):
-        return True
-    return array.is_fully_addressable and all([device.platform == "cpu" for device in array.devices()])
-
-
-@interrupt_safe
-@jax.jit
-def _copies(groups: tuple[tuple[Any, ...], ...]) -> Any:
-    return jax.tree.map(jax.numpy.copy, groups)
-
-
-def from_host(array: np.ndarray[Any, Any]) -> jax.Array:
-    """A NumPy array as a JAX array with memory of its own."""
-    with x64_if(array.dtype.itemsize == 8):
-        moved: jax.Array = jax.device_put(array, may_alias=False)
-    return moved

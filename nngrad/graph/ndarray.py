@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, overload
 
 import jax
@@ -26,7 +27,7 @@ from .spec import (
     x64_if,
 )
 from .thresholds import SMALL_ARRAY
-from .value import Deferred, NotKept, Value, Zeros, on_device, on_host, writing
+from .value import Thunk, Value, not_kept, on_device, on_host, writing
 
 _MOST_BYTES = 2**63 - 1
 """The largest number of bytes in an array that can be counted."""
@@ -66,7 +67,7 @@ class NdArray(CellOperators):
 
     def __init__(self, shape: Shape | list[int] | int = (), dtype: object = FLOAT32) -> None:
         self._spec = checked_spec(shape, dtype)
-        self._value = Zeros(self._spec)
+        self._value = Thunk(self._spec)
         self.variable = self.axes = None
         self.by_default = False
 
@@ -75,7 +76,7 @@ class NdArray(CellOperators):
         """A cell of zeros."""
         cell = NdArray.__new__(NdArray)
         cell._spec = spec
-        cell._value = Zeros(spec)
+        cell._value = Thunk(spec)
         cell.variable = cell.axes = None
         cell.by_default = False
         return cell
@@ -129,7 +130,8 @@ class NdArray(CellOperators):
     @property
     def is_zero(self) -> bool:
         """Whether the cell holds the zeros it was made or reset with, unwritten since."""
-        return self._value.__class__ is Zeros and self._value.array is None
+        value = self._value
+        return value.__class__ is Thunk and value.array is None and value.source.__class__ is Spec
 
     zeroing = is_zero
     """nnabla's name for it."""
@@ -139,12 +141,14 @@ class NdArray(CellOperators):
         """Whether nothing was written since it was made or reset, or since a backward that kept no gradient here: an
         arriving gradient is then not added to anything."""
         value = self._value
-        return value.array is None and (value.__class__ is Zeros or value.__class__ is NotKept)
+        if value.__class__ is not Thunk or value.array is not None:
+            return False
+        return value.source.__class__ is Spec or value.source is not_kept
 
     @property
     def is_deferred(self) -> bool:
         """Whether the value is deferred and has not been read yet."""
-        return self._value.__class__ is Deferred and self._value.array is None
+        return self._value.__class__ is Thunk and self._value.array is None and not self.is_empty
 
     def raw(self) -> Any:
         """The array as stored, a `jax.Array` or a small `np.ndarray`, to pass to JAX."""
@@ -203,21 +207,21 @@ class NdArray(CellOperators):
             raise ValueError(f"array: {array.dtype.name}{list(array.shape)} does not fit a cell of {self._spec}")
         self._value = Value(array)
 
-    def defer(self, value: Deferred) -> None:
-        """Hold a deferred value, computed when it is read."""
-        self._value = value
+    def defer(self, source: Callable[[Thunk], None]) -> None:
+        """Hold a value that `source` fills in when it is read."""
+        self._value = Thunk(source)
 
     def zero(self) -> None:
         """Fill with zeros."""
         with writing:
             self.variable = None
-            self._value = Zeros(self._spec)
+            self._value = Thunk(self._spec)
 
     def give_up(self) -> None:
         """Hold no gradient, after a backward that kept none here: reading it is an error."""
         with writing:
             self.variable = None
-            self._value = NotKept(self._spec)
+            self._value = Thunk(not_kept)
 
     def fill(self, value: float) -> None:
         """Fill with one number."""
@@ -292,7 +296,7 @@ class NdArray(CellOperators):
     def __repr__(self) -> str:
         if self.is_deferred:
             return f"<NdArray {self._spec}, not computed yet>"
-        if self._value.__class__ is NotKept:
+        if self.is_empty and not self.is_zero:
             return f"<NdArray {self._spec}, not kept>"
         return f"<NdArray {self._spec}\n{self.view}>"
 

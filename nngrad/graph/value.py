@@ -1,4 +1,4 @@
-"""Values of cells: arrays, zeros, and deferred values that are computed when they are read.
+"""Values of cells: arrays, and thunks, which are computed when they are read, zeros among them.
 
 Writing to a cell replaces its Value, in one assignment; reading completes the Value and never replaces it. So a reader
 cannot undo another thread's write, and an interrupt finds a cell either before or after a change. Several cells are
@@ -14,10 +14,10 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import repeat, starmap
-from operator import attrgetter, call
+from itertools import repeat
+from operator import attrgetter
 from sys import getrefcount
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -64,6 +64,8 @@ class Value:
 
     __slots__ = ("__weakref__", "array", "has_view")
 
+    owner: Any = None
+    """What holds the array instead, and is read under its `lock`, by `arrays_of(values)`; None for most values."""
     array: Any
     """A `jax.Array` or a small `np.ndarray`, which nobody writes to unless it has a view; None until it is computed."""
     has_view: bool
@@ -121,72 +123,35 @@ class Value:
         return result
 
 
-class Zeros(Value):
-    """Zeros, which take no memory until they are read."""
-
-    __slots__ = ("spec",)
-
-    def __init__(self, spec: Spec) -> None:
-        self.array = None
-        self.has_view = False
-        self.spec = spec
-
-    def complete(self) -> None:
-        """Make the zeros."""
-        with _lock:
-            if self.array is None:
-                self.array = np.zeros(self.spec.shape, self.spec.dtype)
-
-
-class NotKept(Zeros):
-    """Stands for a gradient that a backward has passed and not kept."""
-
-    __slots__ = ()
-
-    def complete(self) -> None:
-        """Raise a RuntimeError."""
-        raise RuntimeError(
-            "g: backward() did not keep the gradient of this intermediate value; call backward(retain_grad=True), set "
-            "`persistent` to True before backward(), or assign .g yourself"
-        )
-
-
-class Source(Protocol):
-    """Computes deferred values."""
-
-    def run(self) -> None:
-        """Compute, and `fill` every value that waits for the result."""
-
-
-class Deferred(Value):
-    """A value that its source computes when it is read.
+class Thunk(Value):
+    """A value that is computed when it is read.
 
     Args:
-        source: Computes it.
-        replaceable: Whether a `backward()` may replace the computed value, unless somebody has written to it.
+        source: A function that is called with the thunk, and fills it or raises an error; or a Spec, for zeros.
     """
 
-    __slots__ = ("_made", "_replaceable", "source")
+    __slots__ = ("_made", "source")
 
-    def __init__(self, source: Source, replaceable: bool = False) -> None:
+    def __init__(self, source: Spec | Callable[[Thunk], None]) -> None:
         self.array = None
         self.has_view = False
-        self.source: Source | None = source
-        self._replaceable = replaceable
-        self._made: Any = None
+        self.source: Spec | Callable[[Thunk], None] | None = source
 
     def complete(self) -> None:
-        """Run the source."""
+        """Compute the array."""
         source = self.source
-        if source is not None:  # otherwise another thread has just filled it
-            source.run()
+        if isinstance(source, Spec):
+            self.fill(np.zeros(source.shape, source.dtype))
+        elif source is not None:  # otherwise another thread has just filled it
+            source(self)
 
-    def fill(self, array: Any) -> None:
-        """Store the computed array, if there is none yet, and release the source."""
+    def fill(self, array: Any, replaceable: bool = False) -> None:
+        """Store the computed array, if there is none yet, and release the source. One that is `replaceable` may be
+        replaced later."""
         with _lock:
             if self.array is None:
                 self.array = array
-                if self._replaceable:
+                if replaceable:
                     self._made = array
         self.source = None
 
@@ -200,6 +165,18 @@ class Deferred(Value):
         self.source = None
 
 
+def not_kept(thunk: Thunk) -> None:
+    """The source of a gradient that a backward has passed and not kept.
+
+    Raises:
+        RuntimeError: Always.
+    """
+    raise RuntimeError(
+        "g: backward() did not keep the gradient of this intermediate value; call backward(retain_grad=True), set "
+        "`persistent` to True before backward(), or assign .g yourself"
+    )
+
+
 _lock = threading.RLock()  # reentrant, for signal handlers
 
 
@@ -209,7 +186,7 @@ HELD_ONCE: int = next(map(getrefcount, (object(),)))
 # ---------------------------------------------------------------- several cells at once
 
 writing = threading.RLock()
-"""Held while a user's value is written, so that `replace` can tell whether one was."""
+"""Held while a user's value is written, so that `exchange` can tell whether one was."""
 
 _value_of = attrgetter("_value")
 
@@ -232,42 +209,6 @@ def hold_together(cells: Sequence[NdArray], values: Sequence[Value]) -> None:
 def put_together(cells: Sequence[NdArray], arrays: Iterable[Any]) -> None:
     """Write arrays, of the cells' shapes and dtypes, to several cells atomically."""
     hold_together(cells, list(map(Value, arrays)))
-
-
-def replace(cells: Sequence[NdArray], before: Sequence[Value], arrays: Iterable[Any], owner: Any, state: Value) -> None:
-    """Write results computed from the Values `before` to the cells, and `state` to `owner._state`, atomically. A cell
-    written to since then keeps its newer value."""
-    exchange(cells, before, list(map(Value, arrays)), owner, state)
-
-
-def exchange(
-    cells: Sequence[NdArray], before: Sequence[Value], after: Sequence[Value], owner: Any, state: Value
-) -> bool:
-    """Replace the Values `before` of cells by `after`, and `owner._state` by `state`, atomically.
-
-    A cell whose Value is no longer that in `before` was written to, and keeps its own.
-
-    Returns:
-        Whether no cell was written to.
-    """
-    with writing:
-        found = _set_together([*cells, owner], [*["_value"] * len(cells), "_state"], [*after, state])
-        written = [i for i, value in enumerate(before) if found[i] is not value]
-        for i in written:
-            if cells[i]._value is after[i]:
-                cells[i]._value = found[i]
-        return not written
-
-
-def _set_together(objects: Sequence[Any], names: Sequence[str], values: Sequence[Any]) -> list[Any]:
-    """Set an attribute of each object, and return the old values. The call runs no bytecode; the old values are
-    released afterwards, since that might."""
-    steps = [
-        (access, x, name, value)
-        for x, name, value in zip(objects, names, values, strict=True)
-        for access in (getattr, setattr)
-    ]
-    return list(starmap(call, steps))[::2]
 
 
 # ---------------------------------------------------------------- Variables that are computed together

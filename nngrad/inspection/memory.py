@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..autodiff.request import variables
-from ..execution.compiled import trial_of
 from ..execution.lower import linearize
 from ..execution.plans import device_of
 from ..graph import Function, Variable, functions_of
 from ..graph.body_op import bodies_of
 from ..graph.spec import Spec
-from ..memory import Timeline, timeline
+from ..memory import Timeline, timeline, trial_of
 from .recomputation import kept_for_gradients
 from .shown import html_table, shown_bytes
 

@@ -138,15 +138,12 @@ _OLD = "leaves have changed since"
 
 def _is_old(x: Variable) -> bool:
     """Whether a leaf that the value of `x` was computed from has since been changed by the user, not by the graph."""
-    state = x._at
-    changed = set() if state is None else {
-        id(leaf) for leaf, before in zip(state.leaves, state.arrays, strict=True) if _has_changed(leaf, before)
-    }
-    if not changed:
+    if x._at is None:
         return False
-    functions = functions_of([x])
-    changed -= {id(leaf) for f in functions for leaf, _ in f.effects}
-    return any([id(leaf) in changed for f in functions for leaf in f.inputs])
+    before, functions = x._at.by_leaf(), functions_of([x])
+    updated = {id(leaf) for f in functions for leaf, _ in f.effects}
+    leaves = {id(leaf): leaf for f in functions for leaf in f.inputs if id(leaf) in before.keys() - updated}
+    return any([_has_changed(leaf, before[i]) for i, leaf in leaves.items()])
 
 
 def _has_changed(leaf: Variable, before: Any) -> bool:

@@ -7,6 +7,7 @@
                    nested, and what is not kept
     rebuild.py     the gradient graph that follows a plan, in which functions wait for the segments that they depend on
     liveness.py    the memory that a program takes, estimated from its structure
+    trials.py      and as the compiler reports it
 
 `nn.grad` and `backward()` ask for it by `engine.rematerialised`, which is provided here.
 """
@@ -17,7 +18,8 @@ from .liveness import Timeline, peak_bytes, timeline
 from .plan import reads
 from .policies import LeastMemory, MemoryBudget, Segments, policy_key, recompute
 from .search import rematerialised
+from .trials import trial_of
 
-__all__ = ["LeastMemory", "MemoryBudget", "Segments", "Timeline", "reads", "recompute", "timeline"]
+__all__ = ["LeastMemory", "MemoryBudget", "Segments", "Timeline", "reads", "recompute", "timeline", "trial_of"]
 
 provide(engine, {"rematerialised": rematerialised, "policy_key": policy_key, "peak_bytes": peak_bytes})

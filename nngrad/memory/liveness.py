@@ -19,12 +19,12 @@ from __future__ import annotations
 import functools
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from ..execution.lower import linearize
 from ..execution.passes import prepared, with_bodies_inline
-from ..execution.program import Call, Program, calls_of, is_sum, read_calls, without_identities
+from ..execution.program import Call, Program, calls_of, is_sum, without_identities
 from ..graph import Op, Spec, Variable
 from ..graph.block import Block
 from ..graph.body_op import ControlOp
@@ -109,7 +109,7 @@ def _loops(block: Block) -> tuple[list[LoopSteps], list[int]]:
     """The loops, in topological order; and the results that they compute."""
     listed, specs = calls_of(block)
     computing, outputs = without_identities(block, listed)
-    calls = read_calls(computing, outputs)  # some values of an inlined checkpoint are unread
+    calls = _read_calls(computing, outputs)  # some values of an inlined checkpoint are unread
     held: dict[int, int] = {}
     """For views: the value whose buffer they share."""
     for call in calls:
@@ -148,6 +148,16 @@ def _loops(block: Block) -> tuple[list[LoopSteps], list[int]]:
             loops.append(LoopSteps(op, {o: specs[o].nbytes for o in outs}, read))
             through.update({o: {o: True} for o in outs})
     return loops, [i for i in results if i < 0]
+
+
+def _read_calls(calls: Sequence[Call], outputs: Iterable[int]) -> list[Call]:
+    """The calls that `outputs` depend on, in order; compilers drop the others."""
+    read, found = set(outputs), []
+    for call in reversed(calls):
+        if not read.isdisjoint(call.outs):
+            read.update(call.ins)
+            found.append(call)
+    return found[::-1]
 
 
 def _is_loop(op: Op) -> bool:

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..execution.compiled import Trial, trial_of
 from ..execution.lower import linearize
 from ..execution.plans import device_of
 from ..execution.program import Program
@@ -23,6 +22,7 @@ from .candidates import Candidate, Cutting, Emit, Graphs, Named
 from .plan import binomial_plan, by_blocks, slots_for, uniform_plan
 from .policies import policy_of, policy_of_marks
 from .thresholds import CLOSE, CLOSE_TO_PLAIN, MOST_FINALISTS, MOST_LEVELS, MOST_SEGMENTS, WORTH_IT
+from .trials import Trial, trial_of
 
 
 @contained

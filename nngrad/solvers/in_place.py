@@ -14,10 +14,11 @@ from jax.sharding import NamedSharding
 from ..distributed.devices.grid import Mesh, mesh_of
 from ..execution.executable import Executable
 from ..graph import Variable
-from ..graph.leaf import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
+from ..graph.leaf import raw_together
 from ..graph.process import check_process
 from ..graph.spec import Shape, x64_if
-from ..graph.value import Value, exchange, replace, values_of
+from ..graph.value import Value, values_of
+from .donation import InPlace, InPlaceValue, copied_together, donated, exchange, from_host
 from .gradients import Arrays
 from .state import names_by_place, names_of_state
 
@@ -117,10 +118,19 @@ class StateValue(Value):
         self.updates = updates
 
 
-class InPlaceState(InPlaceTuple):
+class InPlaceState(Value):
     """The same, in place. The number is stored with the arrays, by the same call in C."""
 
-    __slots__ = ()
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: InPlace) -> None:
+        super().__init__(None)
+        self.owner = owner
+
+    def raw(self) -> tuple[Any, ...]:
+        """The arrays."""
+        with self.owner.lock:
+            return (*self.owner.held[-1][_STATE],)
 
     @property
     def updates(self) -> int:
@@ -251,7 +261,7 @@ class InPlaceUpdate:
             own, leaves, params, state = results = self._executable(params, state, arguments)
             if mesh is not None:
                 mesh.finished(results)
-        replace(cells, before, [*params, *leaves], solver, StateValue(state, updates + 1))
+        exchange(cells, before, list(map(Value, [*params, *leaves])), solver, StateValue(state, updates + 1))
         return own
 
     def _placed(self, arrays: list[Any]) -> tuple[Sequence[Any], Arrays]:
@@ -288,7 +298,7 @@ class InPlaceUpdate:
             owner = InPlace((None, arrays[count:], arrays[:count], state, solver.updates))
             values = [InPlaceValue(owner, _PARAMETERS, i) for i in range(count)]
             values += [InPlaceValue(owner, _LEAVES, i) for i in range(len(arrays) - count)]
-            held = InPlaceState(owner, _STATE)
+            held = InPlaceState(owner)
             if exchange(cells, before, values, solver, held):
                 self._owner, self._values, self._state = owner, values, held
                 before_this, solver.holder = solver.holder, self

@@ -23,7 +23,7 @@ from ..graph.leaf import arrays_in
 from ..graph.process import check_not_traced, check_process
 from ..graph.signatures import explained
 from ..graph.spec import x64_if
-from ..graph.value import Zeros, hold_together, put_together
+from ..graph.value import Thunk, hold_together, put_together
 from .gradients import Arrays, clipped, decayed, has_inf_has_nan, is_frozen, scaled_gradients
 from .in_place import STEP_TO_TRACE, InPlaceState, InPlaceUpdate, Results, StateValue
 from .loss_facts import Loss, solvers, transformed, warn_of_untrained
@@ -316,7 +316,7 @@ class Solver:
         cells = [p.grad if p._grad is None else p._grad for p in self._variables]
         for cell in cells:
             cell.variable = None
-        hold_together(cells, [Zeros(cell._spec) for cell in cells])
+        hold_together(cells, [Thunk(cell._spec) for cell in cells])
 
     def update(
         self, update_pre_hook: Callable[[], Any] | None = None, update_post_hook: Callable[[], Any] | None = None

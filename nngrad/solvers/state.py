@@ -13,9 +13,9 @@ import optax
 from jax.extend.core import ClosedJaxpr, Literal
 
 from ..graph import NdArray, Variable
-from ..graph.leaf import from_host
 from ..graph.process import interrupt_safe
 from ..graph.variable import leaf_of
+from .donation import from_host
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, ScaledState
 
 
