@@ -32,9 +32,9 @@ def test_hooks_by_position() -> None:
     loss.backward(1, False, None, *hooks)
     assert seen == ["before cos", "after cos"]
     np.testing.assert_allclose(x.g, np.cos(x.d), rtol=1e-6)
-    with pytest.raises(TypeError, match="got multiple values for argument 'function_pre_hook'"):
+    with pytest.raises(TypeError, match="multiple values for argument 'function_pre_hook'"):
         loss.forward(False, False, hooks[0], function_pre_hook=hooks[0])
-    with pytest.raises(TypeError, match=r"expected at most 3 positional arguments \(communicator_callbacks, "):
+    with pytest.raises(TypeError, match="from 1 to 6 positional arguments but 7 were given"):
         loss.backward(1, False, None, *hooks, 3)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
     from .arguments import Axes
@@ -16,41 +16,8 @@ if TYPE_CHECKING:
     from .variable import Variable
 
 
-class ForwardOptions(TypedDict, total=False):
-    """Keywords of `Variable.forward` that go to the engine."""
-
-    function_pre_hook: Callable[[Function], Any] | None
-    function_post_hook: Callable[[Function], Any] | None
-
-
-class BackwardOptions(ForwardOptions, total=False):
-    """Keywords of `Variable.backward` that go to the engine."""
-
-    retain_grad: bool
-    enable_double_backprop: bool
-    loss_scale: float | None
-    recompute: Any
-    communicator_callbacks: Any
-
-
-def forward_named(placed: tuple[Any, ...], hooks: ForwardOptions) -> ForwardOptions:
-    """The options of `forward`, of which some may be positional, in nnabla's order."""
-    return cast("ForwardOptions", _named(("function_pre_hook", "function_post_hook"), placed, hooks))
-
-
-def backward_named(placed: tuple[Any, ...], options: BackwardOptions) -> BackwardOptions:
-    """The options of `backward`, of which some may be positional, in nnabla's order."""
-    names = "communicator_callbacks", "function_pre_hook", "function_post_hook"
-    return cast("BackwardOptions", _named(names, placed, options))
-
-
-def _named(names: tuple[str, ...], placed: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
-    if len(placed) > len(names):
-        raise TypeError(f"expected at most {len(names)} positional arguments ({', '.join(names)}), got {len(placed)}")
-    found = dict(zip(names, placed, strict=False))
-    if twice := found.keys() & options.keys():
-        raise TypeError(f"got multiple values for argument {min(twice)!r}")
-    return {**found, **options}
+Hook: TypeAlias = "Callable[[Function], Any] | None"
+"""What `forward` and `backward` call with each Function."""
 
 
 class KeySource(Protocol):

@@ -105,13 +105,6 @@ def left_out(without: Iterable[str], known: Iterable[str], one: str, several: st
     return names
 
 
-def raise_misspelt(function: str, given: Iterable[str], options: type) -> None:
-    """Raise the error for the first keyword in `given` that is not in `options`, a TypedDict, if there is one."""
-    misspelt = no_such_argument(function, given, sorted(options.__optional_keys__))  # type: ignore[attr-defined]
-    if misspelt is not None:
-        raise misspelt from None
-
-
 # ---------------------------------------------------------------- names of other libraries
 
 

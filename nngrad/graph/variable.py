@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
-from typing import TYPE_CHECKING, Any, Never, Unpack
+import weakref
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
-from .engine import BackwardOptions, ForwardOptions, KeySource, Operators, backward_named, engine, forward_named
-from .grad_var import keep_gradient
-from .messages import no_attribute, no_such_argument, raise_misspelt
+from .engine import KeySource, Operators, engine
+from .messages import no_attribute, no_such_argument
 from .ndarray import NOT_KEPT, NdArray, checked_spec
 from .spec import FLOAT32, DType, Shape, Spec
 from .traverse import needs_gradient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from .engine import Hook
     from .function import Function
-    from .value import OutputGroup
+    from .value import OutputGroup, Thunk
 
 
 class Variable(Operators):
@@ -228,7 +230,18 @@ class Variable(Operators):
 
     @grad_var.setter
     def grad_var(self, gradient: Variable | None) -> None:
-        keep_gradient(self, gradient)
+        if gradient is None:
+            self.cleargrad()
+            return
+        if not isinstance(gradient, Variable):
+            kind = type(gradient).__name__
+            raise TypeError(f"grad_var: expected a Variable or None, got {kind}; set arrays through .g")
+        if gradient.spec is not self.spec:
+            raise ValueError(f"grad_var: the gradient must be {self.spec}, like the Variable, got {gradient.spec}")
+        cell = self.grad
+        cell.variable = gradient
+        if gradient.parent is not None or gradient.cell is not cell:
+            cell.defer(functools.partial(_fill_from, gradient, weakref.ref(cell)))  # the cell holds it
 
     def cleargrad(self) -> None:
         """Reset the gradient to zeros, and forget its Variable."""
@@ -270,8 +283,8 @@ class Variable(Operators):
     # ---------------------------------------------------------------- running
 
     def forward(
-        self, clear_buffer: bool = False, clear_no_need_grad: bool = False, *placed: Any,
-        **hooks: Unpack[ForwardOptions],
+        self, clear_buffer: bool = False, clear_no_need_grad: bool = False, function_pre_hook: Hook = None,
+        function_post_hook: Hook = None, **misspelt: Never,
     ) -> None:
         """Compute the graph up to this Variable from the leaves' present values.
 
@@ -279,18 +292,19 @@ class Variable(Operators):
         `backward()`. `clear_buffer` and `clear_no_need_grad` are accepted for nnabla's sake: XLA reuses its buffers.
 
         Args:
-            placed: The hooks, by position.
-            hooks: `function_pre_hook` and `function_post_hook`, called with each Function in rank order before and
-                after it runs; with a hook the graph runs op by op, at once.
+            function_pre_hook: Called with each Function in rank order before it runs; with a hook the graph runs op by
+                op, at once.
+            function_post_hook: The same, after it has run.
         """
-        try:
-            engine.forward([self], **forward_named(placed, hooks))
-        except TypeError:
-            raise_misspelt("forward", hooks, ForwardOptions)
-            raise
+        if misspelt:
+            known = "clear_buffer", "clear_no_need_grad", "function_pre_hook", "function_post_hook"
+            raise no_such_argument("forward", misspelt, known) or TypeError
+        engine.forward([self], function_pre_hook, function_post_hook)
 
     def backward(
-        self, grad: Any = 1, clear_buffer: bool = False, *placed: Any, **options: Unpack[BackwardOptions]
+        self, grad: Any = 1, clear_buffer: bool = False, communicator_callbacks: Any = None,
+        function_pre_hook: Hook = None, function_post_hook: Hook = None, *, retain_grad: bool = False,
+        enable_double_backprop: bool = False, loss_scale: float | None = None, recompute: Any = None, **misspelt: Never,
     ) -> None:
         """Add the gradient of this Variable to `.grad` of every leaf with `need_grad`.
 
@@ -298,19 +312,25 @@ class Variable(Operators):
             grad: The incoming gradient: a scalar, an array, an NdArray, a Variable, or None for the content of its own
                 `.grad`.
             clear_buffer: Accepted for nnabla's sake.
-            placed: `communicator_callbacks` and the two hooks, by position.
-            options: `recompute` chooses forward values to recompute instead of keeping them, as in
-                `nn.grad`. `retain_grad=True` also keeps the gradients of intermediate Variables, in their `.grad`;
-                `enable_double_backprop=True` those of the leaves as Variables, in `.grad_var`; `loss_scale` multiplies
-                the gradient at this Variable. `function_pre_hook` and `function_post_hook` are
-                those of `forward`, called for the functions of the gradient. `communicator_callbacks` is called once
-                the gradients are computed: the result of a communicator's `all_reduce_callback`, or a list of such.
+            communicator_callbacks: Called once the gradients are computed: the result of a communicator's
+                `all_reduce_callback`, or a list of such.
+            function_pre_hook: That of `forward`, called for the functions of the gradient.
+            function_post_hook: The same.
+            retain_grad: Also keep the gradients of intermediate Variables, in their `.grad`.
+            enable_double_backprop: Also keep those of the leaves as Variables, in `.grad_var`.
+            loss_scale: A factor for the gradient at this Variable.
+            recompute: Which forward values to recompute instead of keeping them, as in `nn.grad`.
         """
-        try:
-            engine.backward(self, grad, **backward_named(placed, options))
-        except TypeError:
-            raise_misspelt("backward", options, BackwardOptions)
-            raise
+        if misspelt:
+            known = (
+                "grad", "clear_buffer", "communicator_callbacks", "function_pre_hook", "function_post_hook",
+                "retain_grad", "enable_double_backprop", "loss_scale", "recompute",
+            )  # fmt: skip
+            raise no_such_argument("backward", misspelt, known) or TypeError
+        engine.backward(
+            self, grad, function_pre_hook, function_post_hook, retain_grad, enable_double_backprop, loss_scale,
+            recompute, communicator_callbacks,
+        )
 
     def to_numpy(self) -> np.ndarray[Any, Any]:
         """A copy of the value, as pandas and matplotlib ask for it."""
@@ -379,6 +399,13 @@ class Variable(Operators):
                 ".d, or make a leaf of it, get_unlinked_variable()"
             )
         return _leaf_again, (self.cell, self._grad, self._need_grad, self.name, self.persistent)
+
+
+def _fill_from(variable: Variable, holder: Callable[[], NdArray | None], thunk: Thunk) -> None:
+    """Fill in the value of a Variable for another cell."""
+    if variable.parent is not None and (variable.cell is holder() or not variable.is_computed):
+        engine.evaluate(variable)
+    thunk.fill(variable.cell.raw())
 
 
 class _ForNumPy(np.ndarray[Any, Any]):
