@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .block import Block
@@ -22,7 +23,8 @@ from .value import Thunk
 from .variable import Variable, leaf_of
 
 
-class _NoValue(NamedTuple):
+@dataclass(frozen=True)
+class _NoValue:
     """The source of a placeholder's value: reading it raises an error."""
 
     owner: str
