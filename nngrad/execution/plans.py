@@ -177,7 +177,8 @@ def plan_of(outputs: Sequence[Variable]) -> RunPlan:
         return RunPlan(outputs)
     plan: RunPlan | None = f.plan
     if plan is None or plan.results != tuple([y.index for y in outputs]) or not is_current(plan.program):
-        plan = f.plan = RunPlan(outputs)
+        plan = RunPlan(outputs)
+        f.plan = None if any([y.parent is f for y in plan.kept]) else plan  # it may not refer to the function
     return plan
 
 
