@@ -43,16 +43,15 @@ def trained(folder: Path, steps: int) -> Iterator[int]:
         loss = F.mean(critic(fake)) - F.mean(critic(real)) + 10 * penalty
         solver = S.Adam(1e-2)
         step = nn.train_step(loss, nn.get_parameters(), solver, inputs=[real, fake])
-        with nn.Checkpointer(folder, solver, every=EVERY) as checkpointer:
-            first = checkpointer.restore()
-            if nn.hosts.is_first():
-                print(f"goes on after step {first}", flush=True)
-            for number in range(first + 1, steps + 1):
-                rng = np.random.default_rng(number)
-                batches = [own(rng.normal(size=(BATCH, 6)).astype("f")) for _ in range(2)]
-                checkpointer.after_step(number, step(*batches))
-                yield number
-            checkpointer.wait()
+        checkpointer = nn.Checkpointer(folder, solver, every=EVERY)
+        first = checkpointer.restore()
+        if nn.hosts.is_first():
+            print(f"goes on after step {first}", flush=True)
+        for number in range(first + 1, steps + 1):
+            rng = np.random.default_rng(number)
+            batches = [own(rng.normal(size=(BATCH, 6)).astype("f")) for _ in range(2)]
+            checkpointer.after_step(number, step(*batches))
+            yield number
 
 
 def run(folder: Path, steps: int, kill: list[float] | None = None) -> dict[str, Any]:
