@@ -42,4 +42,10 @@ SAMPLES = [
            positive(*CHANNELS), orders=1, ref=lambda x, b, g, *_: batch(x, b, g)),
     sample("mean_subtraction", real(3, 2), real(2), whole(3), ref=lambda x, m, t: x - (m + (x.mean(0) - m) / 4)),
     sample("mean_subtraction", real(2, 3, 2), real(2), base_axis=-1, update_running_mean=False, ref=lambda x, m: x - m),
+    sample("fused_batch_normalization", real(2, 3), *[real(1, 3)] * 3, positive(1, 3), eps=0.1, batch_stat=False,
+           orders=2, ref=lambda x, b, g, m, v: jax.nn.relu((x - m) / jnp.sqrt(v + 0.1) * g + b)),
+    sample("sync_batch_normalization", real(2, 3), *[real(1, 3)] * 3, positive(1, 3), eps=0.1, batch_stat=False,
+           orders=2, ref=lambda x, b, g, m, v: (x - m) / jnp.sqrt(v + 0.1) * g + b),
+    sample("sync_batch_normalization", real(2, 3), axes=0, eps=0.1, output_stat=True, orders=1,
+           ref=lambda x: standardised(x, (1,), 0.1)),
 ]

@@ -69,4 +69,10 @@ SAMPLES: list[Sample] = [
            ref=lambda x, w: conv(x, w[:, None], (0,), (2,), (1,), group=3)),
     sample("depthwise_deconvolution", real(1, 4, 3), real(4, 2), real(2), divisor=2, stride=2,
            ref=lambda x, w, b: deconv(x, w[:, None], (0,), (2,), (1,), (0,), group=2) + b[:, None]),
+    sample("deconvolution", real(1, 2, 2, 3), real(2, 1, 2), base_axis=2, stride=2, orders=2,
+           ref=lambda x, w: deconv(x[0], w, (0,), (2,), (1,), (0,))[None]),
+    sample("depthwise_convolution", real(2, 1, 2, 4), real(2, 2), base_axis=2, dilation=2, orders=2,
+           ref=lambda x, w: conv(x[:, 0], w[:, None], (0,), (1,), (2,), group=2)[:, None]),
+    sample("depthwise_deconvolution", real(2, 1, 2, 3), real(2, 2), base_axis=2, pad=1, dilation=2, orders=2,
+           ref=lambda x, w: deconv(x[:, 0], w[:, None], (1,), (1,), (2,), (0,), group=2)[:, None]),
 ]

@@ -74,4 +74,6 @@ SAMPLES: list[Sample] = [
            ref=lambda x, w, o: deformed(x, w, o, None, None, (1, 0), (1, 2), (1, 2), 2, 2)),
     sample("deformable_convolution", real(1, 3, 2, 1), real(2, 2, 1, 1), moves(1, 2, 2, 4), between(0, 1, 1, 2, 2, 2),
            channel_last=True, ref=last(deformed)),
+    sample("deformable_convolution", real(2, 2, 2), real(1, 2, 1, 2), moves(4, 2, 1), base_axis=0, orders=2,
+           ref=lambda x, w, o: deformed(x[None], w, o[None])[0]),
 ]

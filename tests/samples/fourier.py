@@ -73,4 +73,6 @@ SAMPLES = [
     sample("istft", real(1, 4, 2), real(1, 4, 2), window_size=4, stride=2, fft_size=4, window_type=(1.0, 2.0, 0.5, 1.0),
            center=False, onesided=False,
            ref=lambda r, i: jnp.divide(*back(r, i, np.array([1.0, 2.0, 0.5, 1.0]), 2, np.ones(4)))),
+    sample("stft", real(1, 4), window_size=4, stride=2, fft_size=4, pad_mode="constant", orders=2,
+           ref=lambda x: short(jnp.pad(x, ((0, 0), (2, 2))), HANN, 2)),
 ]

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from . import positive, real, sample
+from . import fixed, positive, real, sample
 
 
 def standardised(x, axes, eps=1e-5):
@@ -21,13 +21,13 @@ def divided_by_norm(x, p, axes):
     return x / jnp.sum(jnp.abs(x) ** p, axes, keepdims=True) ** (1 / p)
 
 
-def spectral(matrix, u, itr):
+def spectral(matrix, u, itr, eps=1e-12):
     """The matrix divided by its largest singular value, and the vector after that many steps."""
     for _ in range(itr):
         v = jax.lax.stop_gradient(matrix.T @ u)
-        v = v / jnp.sqrt(v @ v + 1e-12)
+        v = v / jnp.sqrt(v @ v + eps)
         u = jax.lax.stop_gradient(matrix @ v)
-        u = u / jnp.sqrt(u @ u + 1e-12)
+        u = u / jnp.sqrt(u @ u + eps)
     return matrix / (u @ matrix @ v), u
 
 
@@ -59,4 +59,15 @@ SAMPLES = [
            ref=lambda w, u: spectral(w.T, u, 1)[0].T),
     sample("spectral_norm", real(2, 3, 2), real(1, 3), dim=-2, numeric=False,
            ref=lambda w, u: spectral(w.swapaxes(0, 1).reshape(3, 4), u[0], 1)[0].reshape(3, 2, 2).swapaxes(0, 1)),
+    sample("instance_normalization", real(3, 2, 2), batch_axis=2, eps=0.1, orders=2,
+           ref=lambda x: standardised(x, (0,), 0.1)[0]),
+    sample("group_normalization", real(2, 3, 4), num_groups=2, channel_axis=-1, eps=0.1, orders=2,
+           ref=lambda x: grouped(x.swapaxes(1, 2), 2, 0.1)[0].swapaxes(1, 2)),
+    sample("weight_standardization", real(2, 3), eps=0.1, orders=2, ref=lambda w: standardised(w, (1,), 0.1)[0]),
+    sample("weight_normalization", real(2, 3), positive(2), eps=0.1, orders=2,
+           ref=lambda w, g: g[:, None] * w / jnp.sqrt(jnp.sum(w**2, 1, keepdims=True) + 0.1)),
+    sample("norm_normalization", fixed([0.3, -0.4], [3.0, 4.0]), axes=1, eps=2.0, orders=2,
+           ref=lambda x: x / jnp.array([[2.0], [1.0]]) / jnp.where(x > 1, jnp.linalg.norm(x[1]), 1)),
+    sample("spectral_norm", real(3, 2), real(3), eps=0.3, numeric=False, orders=2,
+           ref=lambda w, u: spectral(w, u, 1, 0.3)[0]),
 ]

@@ -61,4 +61,10 @@ SAMPLES = [
                x[:, :, a, b].max((2, 3)) for a in (slice(2), slice(2, 3)) for b in (slice(2), slice(2, 4))
            ], -1).ravel()]).reshape(1, -1, 1, 1)),
     sample("upsampling_2d", real(1, 1, 2, 2), whole(*GIVEN), ksize=2, outsize=3, ref=lambda x, i: placed(x)),
+    sample("max_pooling_nd", real(1, 1, 5, 3), ksize=(3, 2), stride=(2, 3), pad=(1, 0), cover_all=False, orders=2,
+           ref=lambda x: jnp.stack([x[:, :, a:b, :2].max((2, 3)) for a, b in ((0, 2), (1, 4), (3, 5))], -1)[..., None]),
+    sample("average_pooling_1d", real(1, 2, 3), ksize=2, stride=1, pad=1, pad_value=None, orders=2,
+           ref=lambda x: jnp.stack([part.mean(-1) for part in (x[..., :1], x[..., :2], x[..., 1:], x[..., 2:])], -1)),
+    sample("upsampling_2d", real(1, 1, 2, 2), whole(*GIVEN), ksize=2, stride=1, pad=1, cover_all=False, orders=2,
+           ref=lambda x, i: x[:, :, 1:, :1]),
 ]

@@ -65,4 +65,8 @@ SAMPLES: list[Sample] = [
            + jnp.pad(y[:, 0, 1:] * x, ((0, 0),) * 3 + ((2, 0),))),
     sample("patch_correlation", real(1, 2, 3, 2), real(1, 2, 3, 2), patch=(2, 1), shift=(0, 1), patch_step=(2, 1),
            padding=(1, 0, 0, 0), ref=correlated),
+    sample("patch_correlation", real(1, 1, 3, 2), real(1, 1, 3, 2), shift=(0, 2), shift_step=(1, 2), channel_last=True,
+           orders=2, ref=lambda x, w: jnp.stack(
+               [(x * jnp.pad(w, ((0, 0), (0, 0), (2, 2), (0, 0)))[:, :, j:j + 3]).sum(3) for j in (0, 2, 4)], 3
+           )[..., None, :]),
 ]

@@ -63,4 +63,5 @@ SAMPLES: list[Sample] = [
     sample("resample_transpose", real(2, 1), shape=(2, 3), **CUBIC, ref=lambda y: y * INSIDE),
     sample("resample_transpose", real(2, 3), shape=(2, 3), axes=(1,), grids=((3, 1.0, -0.5),), mode="nearest",
            rounding="round_prefer_ceil", bounded=True, ref=lambda y: y.at[:, 0].set(0)),
+    sample("onnx_resize", real(1, 2), sizes=(1, 4), nearest_mode="ceil", orders=1, ref=lambda x: x[:, [0, 1, 1, 1]]),
 ]

@@ -25,9 +25,9 @@ def flowed(x, flow):
     return jnp.stack([map_coordinates(x[0, 0], [y + flow[0, 1], x_ + flow[0, 0]], 1, "nearest")])[None]
 
 
-def affine(theta):
+def affine(theta, width=2 / 3, height=0.5):
     """The positions of two rows and three columns, between the edges."""
-    points = np.array([[[x, y, 1] for x in (-2 / 3, 0, 2 / 3)] for y in (-0.5, 0.5)])
+    points = np.array([[[x, y, 1] for x in (-width, 0, width)] for y in (-height, height)])
     return jnp.einsum("bij,hwj->bhwi", theta, points)
 
 
@@ -74,4 +74,6 @@ SAMPLES: list[Sample] = [
     sample("warp_by_grid", real(1, 1, 3, 4), between(-1.5, 1.5, 1, 2, 2, 2), mode="cubic", padding_mode="repeat",
            numeric=False, ref=convolved),
     sample("warp_by_flow", real(1, 1, 2, 3), between(-1.5, 1.5, 1, 2, 2, 3), numeric=False, ref=flowed),
+    sample("affine_grid", real(1, 2, 3), size=(2, 3), align_corners=True, orders=2,
+           ref=lambda theta: affine(theta, 1.0, 1.0)),
 ]
