@@ -57,4 +57,6 @@ SAMPLES: list[Sample] = [
            ref=lambda x: erased(x, 1, 1)),
     sample("vat_noise", real(2, 3), real(2, 3), eps=0.5, surrogate=True,
            ref=lambda x, _: 0.5 * x / jnp.sqrt(jnp.sum(x**2, 1, keepdims=True))),
+    sample("vat_noise", real(2, 3), real(2, 3), base_axis=0, eps=0.5, surrogate=True,
+           ref=lambda x, _: 0.5 * x / jnp.sqrt(jnp.sum(x**2))),
 ]

@@ -32,4 +32,6 @@ SAMPLES: list[Sample] = [
            ref=lambda n: jnp.full((5, 3), -1)),
     sample("onnx_non_max_suppression", CORNERS, SCORES, max_output_boxes_per_class=3, iou_threshold=0.5, orders=0,
            ref=lambda b, s: jnp.array([[0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 1, 2]])),
+    sample("onnx_non_max_suppression", CORNERS, SCORES, max_output_boxes_per_class=2, iou_threshold=0.5,
+           score_threshold=0.2, orders=0, ref=lambda b, s: jnp.array([[0, 0, 1], [0, 0, 2], [0, 1, 0]])),
 ]

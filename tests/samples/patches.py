@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from . import real, sample, whole
+from . import fixed, real, sample, whole
 
 
 def patches(x, ksize, stride, pad, counts, dilate=(1, 1)):
@@ -67,4 +67,6 @@ SAMPLES = [
            ref=lambda x: jnp.stack([part.mean(-1) for part in (x[..., :1], x[..., :2], x[..., 1:], x[..., 2:])], -1)),
     sample("upsampling_2d", real(1, 1, 2, 2), whole(*GIVEN), ksize=2, stride=1, pad=1, cover_all=False, orders=2,
            ref=lambda x, i: x[:, :, 1:, :1]),
+    sample("max_pooling_nd", fixed([[1.0, 3.0, 2.0, 0.0]]), ksize=2, return_indices=True, orders=1,
+           ref=lambda x: (x[..., 1:3], jnp.array([[[1, 0]]], np.int32))),
 ]

@@ -88,4 +88,7 @@ SAMPLES = [
            narrow_range=True, dtype="uint8", ref=lambda x, s, z: linear(x, s, z, 1, 255, jnp.round), numeric=False),
     sample("dequantize_linear", whole([1, -128, 127], [0, 5, -3]), fixed([0.5, 0.25, 2.0]), whole(3),
            ref=lambda x, scale, zero: (x.astype(np.float64) - zero) * scale),
+    sample("min_max_quantize", real(6), fixed(-0.8), fixed(0.4), *RANGE[2:], eps=2.0, orders=0, numeric=False,
+           ref=lambda x, low, _, *levels: ranged(x, low, low + 2.0, *levels)),
+    sample("min_max_quantize", real(2), *RANGE, quantize=False, orders=1, ref=lambda x, *_: x),
 ]

@@ -46,4 +46,7 @@ SAMPLES: list[Sample] = [
            ref=lambda x, _: jnp.stack([x[1], jnp.ones(2), x[0] * x[2] * x[4], jnp.ones(2)])),
     sample("segment_prod", fixed(0.0, 2.0, 0.0, 3.0), whole(0, 1, 0, 1), count=2, note="zeros",
            ref=lambda x, _: jnp.stack([x[0] * x[2], x[1] * x[3]])),
+    sample("nonzero", MASK, size=4, orders=0, ref=lambda _: jnp.array([[0, 1, 1, 2], [0, 1, 2, 3]], jnp.int32)),
+    sample("unique", fixed([3, 1], [3, 1], [0, 2]), flatten=False, axis=0, with_index=True, with_counts=True, orders=0,
+           ref=lambda _: (jnp.array([[0.0, 2], [3, 1]]), jnp.array([2, 0], np.int32), jnp.array([1, 2], np.int32))),
 ]
