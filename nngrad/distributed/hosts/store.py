@@ -1,4 +1,4 @@
-"""The key-value store of JAX's coordination service, which all processes of a run share."""
+"""JAX's coordination service, which all processes of a run share."""
 
 from __future__ import annotations
 
@@ -32,22 +32,13 @@ PREFIX = "nngrad/hosts"
 
 
 class KeyValueStore:
-    """A folder of keys in JAX's coordination service. Methods raise RuntimeErrors once the service is gone."""
+    """Names in JAX's coordination service. Methods raise RuntimeErrors once the service is gone."""
 
     def __init__(self) -> None:
         self._client: Any = global_state.client
         if isinstance(global_state, _Public):
             raise RuntimeError(f"nn.hosts cannot join processes with JAX {jax.__version__}, which lacks "
                                "jax._src.distributed.global_state; install another version of JAX")
-
-    def write(self, folder: str, index: int, text: str) -> None:
-        """Set the value of `folder/index`."""
-        self._client.key_value_set(f"{PREFIX}/{folder}/{index}", text, allow_overwrite=True)
-
-    def wait_for(self, folder: str, index: int, seconds: float) -> str:
-        """Wait for `folder/index` to have a value, and return it."""
-        found: str = self._client.blocking_key_value_get(f"{PREFIX}/{folder}/{index}", max(1, int(seconds * 1000)))
-        return found
 
     def wait_for_all(self, name: str, seconds: float) -> None:
         """Wait until all processes have called this with `name`, which can be used only once."""
