@@ -7,53 +7,143 @@ image of a distance d in a periodic box, has the gradient 0, where the derivativ
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
 
+import jax
 import numpy as np
 
 from ..graph import Function, Variable, engine
 from ..graph.engine import provide
 from ..graph.messages import warn_user
+from ..graph.spec import has_name, x64_if
+from ..graph.traverse import functions_of
 from ..rewrite.sums import summands
 
-Factors = tuple[float, tuple[tuple[Hashable, int], ...]]
-"""A number, and keys of Variables with their powers."""
+Step = tuple[Function, int]
+"""A function that is linear in one input, apart from an offset, with the others held fixed; and that input's index."""
+Steps = tuple[Step, Any] | None
+"""A step, and the others."""
 
-MOST_COMPARED = 64
-"""Up to how many elements factors are compared by value."""
+MOST_KNOWN = 64
+"""Up to how many elements the values of what is fixed are taken into account."""
+MOST_DRAWN = 2**22
+"""Up to how many elements linear functions are compared at random arrays."""
 
 
 def warn_of_cancelled(path: Sequence[Function], estimates: Sequence[Function]) -> None:
-    """Warn about the first of some functions f on a path, which pass gradients unchanged, that is in
-    `x - c * f(x / c)`."""
-    readers: dict[int, list[Function]] = {}
+    """Warn about the first of some functions f on a path, which pass gradients unchanged, that is in `x - g(f(h(x)))`
+    with linear g and h whose product is 1."""
+    readers: dict[int, list[Step]] = {}
     for f in path:
-        for x in f.inputs:
-            readers.setdefault(id(x), []).append(f)
+        for i, x in enumerate(f.inputs):
+            readers.setdefault(id(x), []).append((f, i))
     for f in estimates:
-        before = _multiples(f.inputs[0])
-        pending: list[tuple[Variable, Factors]] = [(y, (1.0, ())) for y in f.outputs]
+        before = _before(f.inputs[0])
+        pending = [y for y in f.outputs if y.shape == f.inputs[0].shape]
+        after: dict[int, Steps] = dict.fromkeys(map(id, pending))
         while pending:
-            y, factors = pending.pop()
-            for reader in readers.get(id(y), ()):
-                if _cancels(reader, y, factors, before):
+            y = pending.pop()
+            for reader, i in readers.get(id(y), ()):
+                if _cancels(reader, y, before, after[id(y)]):
                     _warn(f)
                     return
-                scaled = [_times(factors, own) for x, own in _factors(reader) if x is y]
-                pending += [(z, each) for z in reader.outputs for each in scaled]
+                if _is_step(reader, i) and id(reader.outputs[0]) not in after:
+                    after[id(reader.outputs[0])] = (reader, i), after[id(y)]
+                    pending.append(reader.outputs[0])
 
 
-def _cancels(f: Function, y: Variable, factors: Factors, before: dict[int, Factors]) -> bool:
-    """Whether `f` subtracts `y`, some factors times an estimate, from that of which the estimate's input is a multiple.
-    """
+def _before(x: Variable) -> dict[Variable, Steps]:
+    """The Variables of which `x` is a linear function, apart from an offset, and the steps from each."""
+    found: dict[Variable, Steps] = {x: None}
+    pending = [x]
+    while pending:
+        y = pending.pop()
+        for f, i in [] if y.parent is None else [(y.parent, i) for i in range(len(y.parent.inputs))]:
+            if f.inputs[i] not in found and _is_step(f, i):
+                found[f.inputs[i]] = (f, i), found[y]
+                pending.append(f.inputs[i])
+    return found
+
+
+def _is_step(f: Function, i: int) -> bool:
+    others = [x for k, x in enumerate(f.inputs) if k != i]
+    if not (f.op.linear_in(i) or (f.op.linear == "together" and not others)) or len(f.outputs) > 1 or not _is_pure(f):
+        return False
+    return not any([x is f.inputs[i] or not _has_at_most(MOST_KNOWN if f.op.heavy else MOST_DRAWN, x) for x in others])
+
+
+def _has_at_most(count: int, x: Variable) -> bool:
+    return not has_name(x.shape) and x.size <= count
+
+
+def _is_pure(f: Function) -> bool:
+    """Whether its values can be computed here."""
+    return f.op.is_own and f.op.exchanges is None and (f.op.elementwise or f.op.axes is not None)
+
+
+def _cancels(f: Function, y: Variable, before: dict[Variable, Steps], after: Steps) -> bool:
+    """Whether `f` subtracts `y`, which the steps `after` make of an estimate, from what equals `y` without the
+    estimate, apart from offsets."""
     operands, _ = summands(f.op, f.inputs, f.arguments) or ((), 0)
-    for x, coefficient in operands:
-        for other, minus in operands:
-            if other is y and id(x) in before and coefficient > 0 > minus:
-                number, others = _times(factors, before[id(x)])
-                if not others and math.isclose(number * -minus, coefficient, rel_tol=1e-6):
-                    return True
+    factor = float(sum([number for x, number in operands if x is y]))
+    for x, number in operands:
+        own = {} if number <= 0 or x is y else _before(x)
+        source = next((z for z in own if z in before and _has_at_most(MOST_DRAWN, z)), None)
+        if source is not None:
+            through = [*_each(before[source]), *reversed([*_each(after)])]
+            images = _images(source, [*_each(own[source])], through)
+            if images is not None:
+                a, b = float(number) * images[0], factor * images[1]
+                error = math.sqrt(np.finfo(x.dtype).eps) * np.max(np.abs(a), initial=0)
+                return bool(error > 0 and np.all(np.abs(a + b) <= error))
     return False
+
+
+def _each(steps: Steps) -> Iterator[Step]:
+    while steps is not None:
+        step, steps = steps
+        yield step
+
+
+def _images(x: Variable, *ways: Sequence[Step]) -> list[Any] | None:
+    """What each way makes of a random array for `x`; None if something that they read is unknown."""
+    drawn = np.random.default_rng(0)
+    with jax.ensure_compile_time_eval(), x64_if(True):
+        known = _values([z for f, i in chain(*ways) for k, z in enumerate(f.inputs) if k != i], drawn)
+        if known is None:
+            return None
+        start, images = drawn.standard_normal(x.shape).astype(x.dtype), []
+        for way in ways:
+            y = start
+            for f, i in way:
+                of, others = f.op.bind(f.arguments), [known.get(id(z)) for z in f.inputs]
+                y = of(*others[:i], y, *others[i + 1 :]) - (of(0 * y) if f.op.offset else 0)
+            images.append(np.asarray(y, np.float64))
+    return images
+
+
+def _values(xs: Iterable[Variable], drawn: np.random.Generator) -> dict[int, Any] | None:
+    """By id, values for Variables: those that small leaves hold, what follows from them, and otherwise random ones;
+    None if there would be a random one that is not floating."""
+    xs = list(xs)
+    functions = functions_of(xs, lambda y: y.parent is None or (_has_at_most(MOST_KNOWN, y) and _is_pure(y.parent)))
+    known: dict[int, Any] = {}
+    computed = {id(y) for f in functions for y in f.outputs}
+    for x in [x for x in chain(*[f.inputs for f in functions], xs) if id(x) not in computed]:
+        array = x.cell._value.array if x.parent is None and _has_at_most(MOST_KNOWN, x) else None
+        floating = x.spec.differentiable
+        if array is not None and not isinstance(array, jax.core.Tracer) and (np.any(array) or not floating):
+            known[id(x)] = np.asarray(array)
+        elif floating and _has_at_most(MOST_DRAWN, x):
+            known.setdefault(id(x), drawn.standard_normal(x.shape).astype(x.dtype))
+        else:
+            return None
+    for f in functions:
+        y = f.op.bind(f.arguments)(*[known[id(x)] for x in f.inputs])
+        known |= {id(z): each for z, each in zip(f.outputs, y if f.op.multiple_results else [y], strict=True)}
+    return known
 
 
 def _warn(f: Function) -> None:
@@ -62,46 +152,6 @@ def _warn(f: Function) -> None:
         f"grad: x - c * F.{name}(x / c){where} has the gradient 0, since gradients pass F.{name} as if it were not "
         f"there. If you want the derivative, 1, write F.unlink(F.{name}(...))", RuntimeWarning,
     )  # fmt: skip
-
-
-def _multiples(x: Variable) -> dict[int, Factors]:
-    """By id, the Variables of which `x` is a multiple, and the factors."""
-    found: dict[int, Factors] = {id(x): (1.0, ())}
-    pending = [x]
-    while pending:
-        y = pending.pop()
-        for z, factors in [] if y.parent is None else _factors(y.parent):
-            if id(z) not in found:
-                found[id(z)] = _times(found[id(y)], factors)
-                pending.append(z)
-    return found
-
-
-def _factors(f: Function) -> list[tuple[Variable, Factors]]:
-    """For each input of which the output of `f` is a multiple, the factors."""
-    if f.op.powers is not None:
-        powers = list(zip(f.inputs, f.op.powers(f), strict=True))
-        return [
-            (x, (1.0, tuple([(_key(y), p) for k, (y, p) in enumerate(powers) if k != i])))
-            for i, (x, power) in enumerate(powers) if power == 1
-        ]  # fmt: skip
-    if f.op.elementwise and f.op.linear is True and len(f.op.numbers) == 1:
-        return [(f.inputs[0], (float(f.args[f.op.numbers[0]]), ()))]
-    return []
-
-
-def _key(x: Variable) -> Hashable:
-    """A factor's identity: by value for small arrays, since each use of a NumPy array is a leaf of its own."""
-    array = x.cell._value.array if x.parent is None and x.size <= MOST_COMPARED else None
-    return id(x) if array is None else (x.shape, np.asarray(array).tobytes())
-
-
-def _times(a: Factors, b: Factors) -> Factors:
-    """The product of two products."""
-    powers = dict(a[1])
-    for key, power in b[1]:
-        powers[key] = powers.get(key, 0) + power
-    return a[0] * b[0], tuple([(key, power) for key, power in powers.items() if power])
 
 
 provide(engine, {"warn_of_cancelled": warn_of_cancelled})
