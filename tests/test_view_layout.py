@@ -162,7 +162,7 @@ def test_rows_follow_the_forward_graph(made: Nodes) -> None:
 def test_lanes_go_from_left_to_right_by_order(made: Nodes) -> None:
     laid = layout(made.structure(), made.labels())
     for a, b in zip(laid.lanes, laid.lanes[1:], strict=False):
-        assert (a.band, a.order) < (b.band, b.order)
+        assert a.order < b.order
         assert a.box[2] < b.box[0]
     for i, box in enumerate(boxes_of(laid).tolist()):
         assert any([within(np.add(box, (1, 1, -1, -1)), np.array(lane.box)) for lane in laid.lanes]), i
@@ -205,25 +205,6 @@ def test_work_is_linear() -> None:
     calls = [work(chain(400)), work(large)]
     assert calls[1] < 4.6 * calls[0]
     assert calls[1] < 60 * len(large.nodes)
-
-
-def test_a_tall_graph_is_cut_into_bands_that_keep_gradients_beside_their_functions() -> None:
-    made = chain(600, width=1)
-    laid = layout(made.structure(), made.labels())
-    bands = {lane.band for lane in laid.lanes}
-    assert len(bands) > 2
-    left = {(lane.band, lane.order): lane.box for lane in laid.lanes}
-
-    def band_of(i: int) -> int:
-        order = made.nodes[i].order
-        return next(b for b in bands if left[b, order][0] <= laid.x[i] <= left[b, order][2])
-
-    for i, node in enumerate(made.nodes):
-        if node.order and node.reads:
-            assert band_of(i) == band_of(node.base)
-            assert laid.y[i] == laid.y[node.base]
-    width, height = (int(values.max() - values.min()) for values in (laid.x, laid.y))
-    assert 0.7 < width / height < 3.5
 
 
 def test_a_wide_cell_goes_over_several_lines() -> None:

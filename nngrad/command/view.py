@@ -6,7 +6,7 @@ import argparse
 
 from nngrad_command.outcome import reported
 
-from ..inspection.viewing.view import SUFFIXES, NoPage, show_page, write_graph
+from ..inspection.viewing.view import NoPage, show_page, write_graph
 from .from_script import graph_named
 
 DESCRIPTION = (
@@ -21,8 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("graph", metavar="GRAPH",
                         help="SCRIPT.py:NAME, or a file of nn.save_graph, or one output of that, FILE:NAME")
     parser.add_argument("--output", type=str, metavar="FILE",
-                        help=f"file to write, which ends in {', '.join(SUFFIXES)}: a page, Graphviz's language, or the "
-                        "JSON of Google's Model Explorer (default: a temporary page)")
+                        help="page to write, which ends in .html (default: a temporary one)")
     parser.add_argument("--no-open", action="store_true", help="open no browser; print the name of the file")
     parser.add_argument("--values", action="store_true",
                         help="run the graph, and tell of all values their range, mean and NaN")
@@ -37,7 +36,7 @@ def run(given: argparse.Namespace) -> int:
         named.outputs, given.output, title=named.title, values=given.values, timed=given.timed,
         parameters=named.parameters,
     )  # fmt: skip
-    if given.no_open or file.suffix.lower() != ".html":
+    if given.no_open:
         print(file)
     else:
         show_page(file)

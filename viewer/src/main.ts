@@ -154,7 +154,7 @@ async function start(): Promise<void> {
   hooks(view, stage);
   const canvas = drawable(stage.canvas);
   view.resize(canvas.width, canvas.height);
-  view.fit();
+  view.begin();
   legend(view);
   fill();
   stage.draw();

@@ -1,7 +1,7 @@
 // Where things are drawn, given which groups are closed.
-import { foldedAgain } from "./bands";
 import type { Graph } from "./graph";
 import { Grid, type Rectangle } from "./grid";
+import { movedRows } from "./rows";
 
 export interface PlacedGroup extends Rectangle { group: number; depth: number; closed: boolean }
 export interface PlacedColumn extends Rectangle { order: number; label: string }
@@ -81,8 +81,7 @@ export function place(graph: Graph, closed: ReadonlySet<number>): Placement {
   const holder = graph.group.map((group) => (group < 0 ? -1 : groupHolder[group]));
   const nodes = Int32Array.from({ length: graph.count }, (_, i) => i).filter((i) => holder[i] < 0);
   const held = Int32Array.from(closed).filter((g) => groupHolder[g] === g && graph.groups[g].count > 0);
-  const folded = foldedAgain(graph, nodes, held), { up, across, columnAt } = folded;
-  const x = graph.x.map((at) => at + across[columnAt(at)]), y = graph.y.map((at, i) => at + up[graph.row[i]]);
+  const moved = movedRows(graph, nodes, held), { x } = graph, y = graph.y.map((at, i) => at + moved[graph.row[i]]);
 
   const groups: PlacedGroup[] = [];
   const placeOfGroup = new Int32Array(graph.groups.length).fill(-1);
@@ -91,14 +90,13 @@ export function place(graph: Graph, closed: ReadonlySet<number>): Placement {
     const { box, count, firstRow, lastRow } = graph.groups[g];
     if (!count || (groupHolder[g] >= 0 && groupHolder[g] !== g)) continue;
     placeOfGroup[g] = groups.length;
-    const aside = across[columnAt((box[0] + box[2]) / 2)];
     groups.push({
       group: g, depth: depth[g], closed: groupHolder[g] === g,
-      x0: box[0] + aside, y0: box[1] + up[firstRow], x1: box[2] + aside, y1: box[3] + up[lastRow],
+      x0: box[0], y0: box[1] + moved[firstRow], x1: box[2], y1: box[3] + moved[lastRow],
     });
   }
   const bounds = boundsOf(graph, nodes, x, y, groups);
-  const columns = folded.columns.map((column): PlacedColumn => ({ ...column, y0: bounds.y0, y1: bounds.y1 }));
+  const columns = graph.columns.map((column): PlacedColumn => ({ ...column, y0: bounds.y0, y1: bounds.y1 }));
   return {
     nodes, x, y, holder, groups, placeOfGroup, columns, bundles: bundlesOf(graph, holder), bounds,
     grid: gridOf(graph, nodes, x, y, bounds),

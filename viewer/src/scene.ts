@@ -16,11 +16,16 @@ export interface Theme {
 /** Widths of a box on the screen: from here on nodes are drawn one by one; from here on with edges. */
 export const BOXES = 26, EDGES = 18;
 /** Size of letters to which names shrink before they are cut. */
-const LEAST = 8;
+const LEAST = 5;
 const MOST_WITH_EDGES = 2500, MOST_RINGS = 3000;
 
+/** How many letters fit; what was made to fit does, whatever its size was rounded to. */
+function lettersIn(size: number, width: number): number {
+  return Math.floor(width / (size * CHARACTER) + 1e-6);
+}
+
 function cut(text: string, size: number, width: number): string {
-  const most = Math.floor(width / (size * CHARACTER));
+  const most = lettersIn(size, width);
   const short = text.length > 4 * most ? text.slice(0, 4 * most) : text;
   const letters = [...short.replace(/\s+/g, " ")];
   return letters.length <= most && short === text ? letters.join("") : most < 2 ? "" : `${letters.slice(0, most - 1).join("")}…`;
@@ -28,7 +33,7 @@ function cut(text: string, size: number, width: number): string {
 
 /** The same for a path such as a parameter's, whose end says most. */
 function cutAhead(text: string, size: number, width: number): string {
-  const most = Math.floor(width / (size * CHARACTER)), letters = [...text.slice(-4 * most)];
+  const most = lettersIn(size, width), letters = [...text.slice(-4 * most)];
   return letters.length <= most || most < 4 || !text.includes("/") ? cut(text, size, width) : `…${letters.slice(1 - most).join("")}`;
 }
 
@@ -180,7 +185,7 @@ export class Scene {
 
   private label(surface: Surface, node: number, x: number, y: number, fill: string): void {
     const { graph } = this.view, width = this.boxWidth, height = this.boxHeight;
-    const leaf = !graph.isFunction(node), inset = Math.min(leaf ? height * 0.35 : 10, width * 0.07);
+    const leaf = !graph.isFunction(node), inset = Math.min(leaf ? height * 0.35 : 10, width * 0.04);
     const lines = height >= 44 && width >= 110 && !leaf ? 3 : height >= 25 && width >= 80 ? 2 : 1;
     const room = width - 2 * inset, most = Math.min(15, height / (lines === 1 ? 1.5 : lines + 0.55));
     // Rather a little smaller than cut short.

@@ -6,6 +6,7 @@ import { COLOURINGS, type ColourBy, type Colouring, colouring } from "./palette"
 import { destinations, type Path, pathBetween } from "./paths";
 import { type Placement, place } from "./placement";
 import { placeNeighbourhood } from "./neighbourhood";
+import { BOXES } from "./scene";
 import { Search } from "./search";
 
 export type Change = "camera" | "selection" | "placement" | "colours" | "step" | "search" | "path" | "message";
@@ -109,6 +110,15 @@ export class View {
   fit(r: Rectangle = this.placement.bounds): void {
     this.camera.fit(r);
     this.changed("camera");
+  }
+
+  /** All of the graph, or its upper part if it is too tall for its boxes to be seen. */
+  begin(): void {
+    const { bounds } = this.placement, { camera } = this;
+    this.fit();
+    if (camera.scale * this.graph.width >= BOXES) return;
+    const tall = (bounds.x1 - bounds.x0) * camera.height / camera.width;
+    this.fit({ ...bounds, y1: Math.min(bounds.y1, bounds.y0 + tall) });
   }
 
   centreOn(x: number, y: number): void {

@@ -9,7 +9,7 @@ export type Statistics = [number, number, number, number, number, number, number
 
 export interface WrittenNodes {
   name: Column; op: Column; kind: Column; order: Column;
-  row: Column; column: Column; x: Column; y: Column;
+  row: Column; x: Column; y: Column;
   shape: Column; arguments: Column; scope: Column; place: Column;
   origin: Column; rule: Column; base: Column; asked: Column;
   flops: Column; bytes: Column; size: Column; runs: Column; state: Column;
@@ -25,8 +25,8 @@ export interface WrittenGroup {
   box: [number, number, number, number];
 }
 
-/** The column of one order in one band; a graph that is tall is folded into bands, as newspapers are into columns. */
-export interface OrderColumn { order: number; band?: number; x0: number; x1: number; y0?: number; y1?: number; label: string }
+/** The column of one order of differentiation. */
+export interface OrderColumn { order: number; x0: number; x1: number; y0?: number; y1?: number; label: string }
 
 export interface Memory { live: number[]; step: number[]; first: number[]; last: number[]; peak: number }
 

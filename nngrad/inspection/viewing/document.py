@@ -72,7 +72,7 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         "op": strings.numbers([described.op_name(i) for i in range(len(described))]),
         "kind": _column(map(int, described.kinds)),
         "order": _column(described.orders),
-        "row": laid.line.tolist(), "column": laid.column.tolist(), "x": laid.x.tolist(), "y": laid.y.tolist(),
+        "row": laid.line.tolist(), "x": laid.x.tolist(), "y": laid.y.tolist(),
         "shape": strings.numbers(_shapes(described)),
         "arguments": _column(strings.numbers(_arguments(described))),
         "scope": _column(strings.numbers(described.scopes)),
@@ -108,14 +108,13 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         "ops": _ops(described),
         "outputs": [list(output) for output in described.outputs],
         "columns": [
-            {"order": lane.order, "band": lane.band, "label": lane.label, **dict(zip(_BOX, lane.box, strict=True))}
+            {"order": lane.order, "label": lane.label, **dict(zip(_BOX, lane.box, strict=True))}
             for lane in laid.lanes
         ],
         "box": {"width": WIDTH, "height": HEIGHT},
         "memory": None if lifetimes is None else lifetimes._asdict(),
         "totals": _totals(described, lifetimes),
         "strings": list(strings),
-        "exported": None,
     }  # fmt: skip
 
 

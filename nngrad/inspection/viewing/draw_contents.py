@@ -158,12 +158,9 @@ def _arguments(described: Description, i: int) -> str:
     return ", ".join([
         f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value!r}"
         for name, value in op.named(described.static[i]).items()
-        if value is not None and value is not False and not _is_known_from(value, specs[0].shape, specs[0].dtype)
+        if value is not None and value is not False
+        and not any([type(value) is type(known) and value == known for known in (specs[0].shape, specs[0].dtype)])
     ])  # fmt: skip
-
-
-def _is_known_from(value: object, *known: object) -> bool:
-    return any([type(value) is type(one) and value == one for one in known])
 
 
 # ---------------------------------------------------------------- bodies

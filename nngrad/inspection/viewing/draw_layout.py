@@ -78,7 +78,7 @@ def layers_of(contents: DrawingContents) -> DrawingLayers:
 
 
 def _is_leaf(box: Box) -> bool:
-    return box.kind in ("leaf", "parameter", "constant")
+    return box.kind in ("leaf", "constant")
 
 
 def _depths(cells: Mapping[Cell, Sequence[int]], operands: Sequence[Sequence[int]]) -> dict[int, int]:
@@ -332,13 +332,10 @@ def _runs(
             elif parts[-1]:
                 parts.append([])
         for part in [part for part in parts if part]:
-            joined = False
-            if n == before + 1 and runs:
-                left, right = _edges(part, placed)
-                above_left, above_right = _edges(runs[-1][-1], placed)
-                above = layers.layer[runs[-1][-1][0]]
-                joined = above == before and min(right, above_right) - max(left, above_left) > _OVERLAP
-            if joined:
+            above = runs[-1][-1] if n == before + 1 else []
+            edges = [_edges(row, placed) for row in (part, above) if row]
+            overlap = min([right for _, right in edges]) - max([left for left, _ in edges])
+            if above and layers.layer[above[0]] == before and overlap > _OVERLAP:
                 runs[-1].append(part)
             else:
                 runs.append([part])

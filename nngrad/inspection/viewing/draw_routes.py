@@ -82,7 +82,12 @@ def tracks_of(
 
 def routes_of(arrows: Sequence[Arrow], at: Places) -> list[Route]:
     """The route of each arrow."""
-    first, last = _ends_of_layers(at)
+    first: dict[tuple[int, int], int] = {}
+    last: dict[tuple[int, int], int] = {}
+    """The leftmost and the rightmost box of each layer in each column."""
+    for i in sorted(range(len(at.x)), key=lambda i: at.x[i]):
+        first.setdefault((at.layer[i], at.column[i]), i)
+        last[at.layer[i], at.column[i]] = i
     at = _straightened(arrows, at)
     ways = [_way(arrow, at, first, last) for arrow in arrows]
     ports = _ports(arrows, ways, at)
@@ -97,16 +102,6 @@ class _Way(NamedTuple):
     into: str
     passes: tuple[tuple[int, float], ...]
     """The layers that it passes, each with the position."""
-
-
-def _ends_of_layers(at: Places) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
-    """The leftmost and the rightmost box of each layer in each column."""
-    first: dict[tuple[int, int], int] = {}
-    last: dict[tuple[int, int], int] = {}
-    for i in sorted(range(len(at.x)), key=lambda i: at.x[i]):
-        first.setdefault((at.layer[i], at.column[i]), i)
-        last[at.layer[i], at.column[i]] = i
-    return first, last
 
 
 def _way(
@@ -135,22 +130,17 @@ def _way(
     return _Way(*sides, tuple([(n, track) for n in between]))
 
 
-def _passed(at: Places) -> dict[int, list[tuple[float, float, int]]]:
-    """The occupants of each layer: centre, half width, and the box, or the source box of an arrow as ~."""
-    found: dict[int, list[tuple[float, float, int]]] = {}
-    for i, n in enumerate(at.layer):
-        found.setdefault(n, []).append((at.x[i], at.widths[i] / 2, i))
-    for (source, n), x in at.points.items():
-        found.setdefault(n, []).append((x, 0.0, ~source))
-    return found
-
-
 def _straightened(arrows: Sequence[Arrow], at: Places) -> Places:
     """The same places, with arrows moved to a straight line if there is room for one nearby.
 
     All arrows of a box in the same direction share their points, so they are moved together.
     """
-    passed = _passed(at)
+    passed: dict[int, list[tuple[float, float, int]]] = {}
+    """The occupants of each layer: centre, half width, and the box, or the source box of an arrow as ~."""
+    for i, n in enumerate(at.layer):
+        passed.setdefault(n, []).append((at.x[i], at.widths[i] / 2, i))
+    for (source, n), x in at.points.items():
+        passed.setdefault(n, []).append((x, 0.0, ~source))
     points = dict(at.points)
     farthest: dict[tuple[int, bool], int] = {}
     for source, target in arrows:

@@ -53,9 +53,6 @@ class Interval(NamedTuple):
     last: int
     times: int = 1
     """The number of runs of a body, or of repetitions of a block."""
-    body: int = -1
-    period: int = 0
-    """For a block, the number of the lane's rows in one repetition."""
 
 
 _RANKS = {"order": 0, "repetition": 1, "scope": 2, "block": 3, "body": 4}
@@ -68,7 +65,7 @@ def outermost_first(interval: Interval) -> tuple[int, int, int, int]:
 
 
 def intervals_of(s: Structure, rows: Rows, lane: Ints, labels: Labels) -> list[Interval]:
-    """The groups of all lanes, except whole lanes, before the picture is cut into bands.
+    """The groups of all lanes, except whole lanes.
 
     Args:
         s: The structure.
@@ -108,7 +105,7 @@ def _bodies(s: Structure, rows: Rows, lane: Ints, labels: Labels) -> list[Interv
         if outer >= 0:
             first[outer], last[outer] = min(first[outer], first[body]), max(last[outer], last[body])
     return [
-        Interval("body", title, int(lane[s.owners[b]]), int(first[b]), int(last[b]), times, b)
+        Interval("body", title, int(lane[s.owners[b]]), int(first[b]), int(last[b]), times)
         for b, (title, times) in enumerate(labels.bodies) if last[b] >= 0
     ]  # fmt: skip
 
@@ -187,7 +184,7 @@ def _blocks(
             taken[a:b] = True
             times = (b - a) // period
             name = _words(*named, a, a + period)
-            found.append(Interval("block", name, lane, int(used[a]), int(used[b - 1]), times, -1, period))
+            found.append(Interval("block", name, lane, int(used[a]), int(used[b - 1]), times))
             for k in range(times if period > 1 else 0):
                 rows = int(used[a + k * period]), int(used[a + (k + 1) * period - 1])
                 if rows not in whole:

@@ -203,10 +203,7 @@ def gradient_norms(
     """
     if depth is not None:
         depth = checked_count(depth, "depth")
-    if not isinstance(norms, Iterable):
-        raise TypeError(f"norms: expected a dict of norms or parameters by name, or a list of them, got "
-                        f"{type(norms).__name__}")
-    listed = [norms] if isinstance(norms, Mapping) else list(norms)
+    listed = [norms] if isinstance(norms, Mapping) or not isinstance(norms, Iterable) else list(norms)
     for each in listed:
         if not isinstance(each, Mapping):
             raise TypeError(f"norms: expected a dict of norms or parameters by name, or a list of them, got "

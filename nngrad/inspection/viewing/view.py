@@ -1,4 +1,4 @@
-"""`nn.view`: show a graph as an interactive page, or write it to a file for other viewers."""
+"""`nn.view`: show a graph as an interactive page."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ from ...files.replacing import write_whole
 from ...graph import Variable
 from ..description import Description, describe
 from .document import Measured, document
-from .exchange import dot_of, model_explorer_of
 from .runs import lifetimes_of, seconds_of, values_of_run, values_there
 
-SUFFIXES = (".html", ".dot", ".json")
 _MOST_NAMED = 3
 """The maximum number of outputs named in a title."""
 _NO_DISPLAY = "linux", "freebsd"
@@ -54,8 +52,8 @@ def view(
 
     Args:
         outputs: A Variable or Variables. Give a loss together with its gradients.
-        path: The file to write: a page if it ends in .html, Graphviz's language for .dot, the JSON of Google's Model
-            Explorer for .json. With a path nothing is opened; without one, a temporary file is written and shown.
+        path: The page to write, which ends in .html. With a path nothing is opened; without one, a temporary file is
+            written and shown.
         title: The title of the page; by default the names of the outputs.
         values: Run the graph, function by function, and show range, mean and NaN of every value. Otherwise nothing
             runs, and the page shows the values that have already been computed.
@@ -94,7 +92,7 @@ def write_graph(
     timed: bool,
     parameters: Mapping[str, Variable] | None,
 ) -> Path:
-    """Write a graph to a file for `view`, a temporary one if there is no `path`, and return its path."""
+    """Write the page of a graph for `view`, to a temporary file if there is no `path`, and return its path."""
     listed = variables(outputs, "outputs")
     file = _checked_path(path)
     for name, value, kind in (("title", title, str), ("values", values, bool), ("timed", timed, bool)):
@@ -102,11 +100,7 @@ def write_graph(
             raise TypeError(f"view: {name} must be {'a str' if kind is str else 'True or False'}, got {value!r}")
     described = describe(listed, parameters)
     title = title or _title(described)
-    suffix = ".html" if file is None else file.suffix.lower()
-    if suffix == ".html":
-        text = page_of(document(described, title, _measured(described, listed, values, timed)))
-    else:
-        text = (dot_of if suffix == ".dot" else model_explorer_of)(described, title)
+    text = page_of(document(described, title, _measured(described, listed, values, timed)))
     content = text.encode("utf-8", "backslashreplace")  # lone surrogates, in names
     if file is not None:
         write_whole(file, content)
@@ -137,8 +131,9 @@ def _checked_path(path: str | os.PathLike[str] | None) -> Path | None:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"view: path must be the path of a file, got {path!r}")
     file = Path(path)
-    if file.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"view: path must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, got {str(path)!r}")
+    if file.suffix.lower() != ".html":
+        raise ValueError(f"view: path must end in .html, got {str(path)!r}; the page itself exports DOT, the JSON of "
+                         "Model Explorer, SVG and PNG, and nn.draw writes SVG")
     return file
 
 
@@ -211,7 +206,7 @@ def _template() -> tuple[str, str]:
     except FileNotFoundError:
         raise NoPage(
             f"{file} is missing: this nngrad was installed from source without the built page. Run `npm ci` and "
-            "`npm run build` in viewer/, or write a .dot or .json file"
+            "`npm run build` in viewer/, or draw an SVG file with nn.draw"
         ) from None
     if not place:
         raise NoPage(f"{file} has no place for a document; run `npm run build` in viewer/")
