@@ -443,8 +443,8 @@ def test_the_built_page_has_one_place_for_a_document_and_loads_nothing() -> None
     ("arguments", "error", "message"),
     [
         ((1,), TypeError, "outputs"),
-        (("y", "a.dot"), ValueError, r"path must end in \.html, got 'a\.dot'; the page itself exports DOT"),
-        (("y", 3), TypeError, "path must be the path of a file, got 3"),
+        (("y", "a.dot"), ValueError, r"path: must end in '\.html', got 'a\.dot'; the page itself exports DOT"),
+        (("y", 3), TypeError, "path: expected the path of a file, got 3"),
         (("y", None, {"title": 3}), TypeError, "title must be a str, got 3"),
         (("y", None, {"values": 1}), TypeError, "values must be True or False, got 1"),
         (("y", None, {"timed": "yes"}), TypeError, "timed must be True or False, got 'yes'"),
@@ -562,7 +562,7 @@ def test_the_command_reads_graphs_in_files(tmp_path: Path) -> None:
     [
         (["none.py:x"], "none.py: No such file"),
         (["s.py:nothing"], "there is no 'nothing' in it"),
-        (["s.py:loss", "--output", "a.pdf"], "path must end in .html"),
+        (["s.py:loss", "--output", "a.pdf"], "path: must end in '.html'"),
     ],
 )
 def test_the_command_says_what_is_wrong(

@@ -33,6 +33,16 @@ def check_own_ending(path: str | Path, function: str, ending: str, instead: str)
                          f"of its own. Give a path that ends in {ending}. {instead}")
 
 
+def checked_ending(path: str | os.PathLike[str], ending: str, instead: str) -> Path:
+    """The path of a file that has to end in `ending`, checked before there is something to write; an error says what to
+    do `instead`."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path: expected the path of a file, got {path!r}")
+    if Path(path).suffix.lower() != ending:
+        raise ValueError(f"path: must end in '{ending}', got {str(path)!r}; {instead}")
+    return Path(path)
+
+
 def write_whole(path: str | Path, content: bytes) -> None:
     """Write `content` to `path` atomically: if it fails or is interrupted, the file is unchanged.
 

@@ -310,6 +310,23 @@ def test_exports(page: Any) -> None:
 
 
 @pytest.mark.slow
+def test_of_a_tall_graph_the_upper_part_is_seen_at_first(browser: Any, tmp_path: Path) -> None:
+    y = nn.Variable((2,), name="first")
+    for _ in range(3100):
+        y = F.sin(y)
+    y.name = "last"
+    ends = "[nngradView.at('first')[1], nngradView.at('last')[1], innerHeight]"
+    with watched_page(browser, nn.view(y, tmp_path / "tall.html").as_uri()) as page:
+        page.wait_for_function("window.nngradView?.state.firstPaint > 0")
+        first, last, height = page.evaluate(ends)
+        assert 0 < first < height / 4
+        assert last > 30 * height
+        page.evaluate("nngradView.fit()")
+        first, last, height = page.evaluate(ends)
+        assert 0 < first < last < height
+
+
+@pytest.mark.slow
 def test_help_and_theme_by_keyboard(page: Any) -> None:
     page.keyboard.press("?")
     assert page.is_visible("#help-dialog") and "dagre" in page.locator("#help-dialog").text_content()

@@ -43,10 +43,6 @@ class Strings:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {"": 0}
 
-    def number(self, text: str) -> int:
-        """The number of a string."""
-        return self._numbers.setdefault(text, len(self._numbers))
-
     def numbers(self, texts: Iterable[str]) -> list[int]:
         """The numbers of several strings."""
         known = self._numbers
@@ -65,6 +61,7 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         measured: Facts besides its structure.
     """
     laid = layout(structure_of_layout(described), labels_of(described))
+    groups = initial_view(laid).groups
     strings = Strings()
     costs = described.costs
     nodes: dict[str, Any] = {
@@ -102,8 +99,8 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
             "output": [output for read in described.operands for _, output in read],
         },
         "groups": [
-            {"name": strings.number(g.name), "kind": g.kind, "parent": g.parent, "times": g.times, "box": list(g.box)}
-            for g in initial_view(laid).groups
+            {"name": name, "kind": g.kind, "parent": g.parent, "times": g.times, "box": list(g.box)}
+            for name, g in zip(strings.numbers([g.name for g in groups]), groups, strict=True)
         ],
         "ops": _ops(described),
         "outputs": [list(output) for output in described.outputs],

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from ...autodiff.request import variables
-from ...files.replacing import write_whole
+from ...files.replacing import checked_ending, write_whole
 from ...graph import Variable, functions_of
 from ...graph.arguments import check_bool
 from ...graph.messages import did_you_mean
@@ -99,6 +98,8 @@ PATTERNS = {
 
 MOST = 400
 """The maximum number of boxes in a drawing; larger graphs need another view."""
+_INSTEAD = "nn.draw writes SVG, which Inkscape and CairoSVG convert to PDF and PNG"
+"""What is said of paths of other files."""
 
 
 class Drawing(NamedTuple):
@@ -124,7 +125,7 @@ class Drawing(NamedTuple):
             ValueError: The name does not end in '.svg'.
             OSError: The file cannot be written; the message names it.
         """
-        write_whole(_checked_path(path), self.svg.encode())
+        write_whole(checked_ending(path, ".svg", _INSTEAD), self.svg.encode())
 
 
 def draw(
@@ -173,7 +174,7 @@ def draw(
     for name, value in choices.items():
         check_bool(value, name)
     if path is not None:
-        _checked_path(path)
+        checked_ending(path, ".svg", _INSTEAD)
     count = len(functions_of(listed))
     if count > MOST and not fold:
         raise ValueError(f"outputs: the graph has {count:,} functions, but a picture shows at most {MOST}; "
@@ -188,17 +189,6 @@ def draw(
     if path is not None:
         drawing.save(path)
     return drawing
-
-
-def _checked_path(path: str | os.PathLike[str]) -> Path:
-    """The path of a picture, checked before the picture is made."""
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"path: expected the path of a file, got {path!r}")
-    file = Path(path)
-    if file.suffix.lower() != ".svg":
-        raise ValueError(f"path: must end in '.svg', got {str(path)!r}; nn.draw writes SVG, which Inkscape and "
-                         "CairoSVG convert to PDF and PNG")
-    return file
 
 
 def _drawn(layout: DrawingLayout, style: Style, title: str, scopes: bool) -> Drawing:

@@ -27,7 +27,7 @@ _LEAST_IN_A_LINE = 4
 _LEAST_OF_FEW, _FEW = 8, 48
 """The minimum numbers of nodes in a line, in general and for graphs of fewer rows than this."""
 _ALMOST = 1.15
-"""The factor by which the area with narrow lines may exceed the least area."""
+"""The factor by which the area with narrow lines may exceed that with a line for each cell."""
 WHOLE = 3000
 """The number of nodes from which the page initially shows every repetition, since otherwise little would be visible."""
 
@@ -123,14 +123,12 @@ class _Cells:
 
 
 def _line_of(sizes: Ints) -> int:
-    """The number of nodes per line that minimises the area of a lane with cells of these sizes."""
+    """The number of nodes per line of a lane with cells of these sizes: few, unless a line for each takes less room."""
     most = int(sizes.max(initial=1))
     usual = _LEAST_OF_FEW if len(sizes) < _FEW else _LEAST_IN_A_LINE
     least = max(usual, math.ceil(math.sqrt(most * _ASPECT * (HEIGHT + _GAP_Y) / (WIDTH + _GAP_X))))
-    tried = [least * 2**k for k in range(8) if least * 2**k < most] + [most]
-    room = [width * int(np.ceil(sizes / width).sum()) for width in tried]
-    best: int = next(width for width, its in zip(tried, room, strict=True) if its <= _ALMOST * min(room))
-    return min(most, best)
+    narrow, wide = (width * int(np.ceil(sizes / width).sum()) for width in (least, most))
+    return least if least < most and narrow <= _ALMOST * wide else most
 
 
 def _measured(cells: _Cells, grouped: list[Interval], orders: list[int]) -> Layout:

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from ...autodiff.request import variables
-from ...files.replacing import write_whole
+from ...files.replacing import checked_ending, write_whole
 from ...graph import Variable
 from ..description import Description, describe
 from .document import Measured, document
 from .runs import lifetimes_of, seconds_of, values_of_run, values_there
 
+_INSTEAD = "the page itself exports DOT, the JSON of Model Explorer, SVG and PNG, and nn.draw writes SVG"
+"""What is said of paths of other files."""
 _MOST_NAMED = 3
 """The maximum number of outputs named in a title."""
 _NO_DISPLAY = "linux", "freebsd"
@@ -94,7 +96,7 @@ def write_graph(
 ) -> Path:
     """Write the page of a graph for `view`, to a temporary file if there is no `path`, and return its path."""
     listed = variables(outputs, "outputs")
-    file = _checked_path(path)
+    file = None if path is None else checked_ending(path, ".html", _INSTEAD)
     for name, value, kind in (("title", title, str), ("values", values, bool), ("timed", timed, bool)):
         if not isinstance(value, kind):
             raise TypeError(f"view: {name} must be {'a str' if kind is str else 'True or False'}, got {value!r}")
@@ -123,18 +125,6 @@ def _measured(described: Description, outputs: list[Variable], values: bool, tim
         None if seen is None else seen.bad,
         None if seen is None else seen.statistics,
     )
-
-
-def _checked_path(path: str | os.PathLike[str] | None) -> Path | None:
-    if path is None:
-        return None
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"view: path must be the path of a file, got {path!r}")
-    file = Path(path)
-    if file.suffix.lower() != ".html":
-        raise ValueError(f"view: path must end in .html, got {str(path)!r}; the page itself exports DOT, the JSON of "
-                         "Model Explorer, SVG and PNG, and nn.draw writes SVG")
-    return file
 
 
 def show_page(file: Path) -> bool:
