@@ -29,7 +29,7 @@ SUBJECTS = {
     "Parameters and modules": ("parameter", "files.parameter_files", "training.modules"),
     "Training": ("training", "solvers", "random"),
     "Running and compiling": (
-        "execution", "inspection.compilations", "files.exporting", "jax", "context", "distributed", "logger",
+        "execution", "inspection.compilations", "files.exporting", "jax", "context", "distributed",
     ),
 }  # fmt: skip
 """Subjects of the names of `nn`, by the innermost package that defines them. All others are on a page of their own."""
@@ -46,7 +46,7 @@ OTHERS = {
     "PF": ("parametric_functions", "Layers with parameters"),
     "S": ("solvers", "Solvers"),
     "I": ("initializer", "Initial values of parameters"),
-    "C": ("communicators", "Communicators"),
+    "C": ("nnabla.communicators", "Communicators"),
     "nj": ("jax", "Transformations of JAX functions"),
 }
 """Modules with names that users import them by."""
@@ -117,7 +117,8 @@ def _of_functions() -> Iterator[Page]:
 def _of_other_modules() -> Iterator[Page]:
     for alias, (module, title) in OTHERS.items():
         names = names_of(alias, importlib.import_module(f"nngrad.{module}"))
-        yield Page(f"reference/{module}.md", title, tuple(names), f"import nngrad.{module} as {alias}")
+        file = f"reference/{module.rpartition('.')[2]}.md"
+        yield Page(file, title, tuple(names), f"import nngrad.{module} as {alias}")
 
 
 def names_of(prefix: str, module: ModuleType) -> Iterator[Name]:

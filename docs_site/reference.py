@@ -20,7 +20,7 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 import nngrad.initializer as I
-import nngrad.communicators as C
+import nngrad.nnabla.communicators as C
 import nngrad.jax as nj
 ```
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 import nngrad as nn
-import nngrad.communicators as C
 import nngrad.functions as F
+import nngrad.nnabla.communicators as C
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.context import get_extension_context

@@ -15,7 +15,6 @@ from . import parameter as parameter
 from . import parametric_functions as parametric_functions
 from . import physics as physics
 from . import random as random
-from . import solver as solver
 from . import solvers as solvers
 from .autodiff import Grad, grad
 from .autodiff.custom_function import CustomFunction
@@ -90,7 +89,6 @@ from .inspection.viewing import plots as plot
 from .jax.compilation_cache import cache_compilations
 from .jax.from_jax import from_jax
 from .jax.to_jax import compile, to_jax
-from .logger import logger
 from .memory import LeastMemory, MemoryBudget, Segments, recompute
 from .nnabla import links as _links  # noqa: F401 - methods of Variables
 from .nnabla import names as _names_elsewhere  # noqa: F401 - for messages about missing names
@@ -135,7 +133,7 @@ __all__ = [
     "forward_all", "from_jax", "from_torch", "functions", "gauss_newton", "get_auto_forward", "get_current_context",
     "get_current_parameter_scope", "get_extension_context", "get_parameter", "get_parameter_or_create",
     "get_parameters", "grad", "hessian", "hessian_diagonal", "hooks", "hosts", "hvp", "initializer", "jacobian", "jvp",
-    "lanczos", "laplacian", "linear_solve", "load_exported", "load_graph", "load_parameters", "logger", "memory_report",
+    "lanczos", "laplacian", "linear_solve", "load_exported", "load_graph", "load_parameters", "memory_report",
     "mesh", "minimize", "natural_gradient", "no_grad", "nth_derivative", "odeint", "parameter_scope",
     "parametric_functions", "passes", "physics", "plot", "pop_parameter", "precision", "recompute", "register",
     "registry", "root", "save_graph", "save_parameters", "seed", "set_auto_forward", "set_default_context",

@@ -18,11 +18,11 @@ import jax
 import numpy as np
 
 import nngrad as nn
-import nngrad.communicators as C
 import nngrad.functions as F
+import nngrad.nnabla.communicators as C
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.communicators.exchanges import Exchange, packs_of
+from nngrad.nnabla.communicators.exchanges import Exchange, packs_of
 
 ROWS = 4
 """Of a batch, in each process."""

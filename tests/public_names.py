@@ -18,14 +18,11 @@ from typing import Any
 from docs_site import names
 
 RECORDED = Path(__file__).with_name("data") / "public_names.txt"
-MODULES = {
-    "nn.monitor": "monitor", "nn.ext_utils": "ext_utils",
-    "nn.utils.data_iterator": "utils.data_iterator", "nn.utils.data_source": "utils.data_source",
-    "nn.utils.data_source_implements": "utils.data_source_implements",
-    "nn.utils.data_source_loader": "utils.data_source_loader", "nn.utils.image_utils": "utils.image_utils",
-    "nn.utils.learning_rate_scheduler": "utils.learning_rate_scheduler", "nn.utils.load": "utils.load",
-    "nn.utils.nnp_graph": "utils.nnp_graph", "nn.utils.save": "utils.save",
-}  # fmt: skip
+MODULES = (
+    "nnabla.monitor", "nnabla.ext_utils", "nnabla.utils.data_iterator", "nnabla.utils.data_source",
+    "nnabla.utils.data_source_implements", "nnabla.utils.data_source_loader", "nnabla.utils.image_utils",
+    "nnabla.utils.learning_rate_scheduler", "nnabla.utils.load", "nnabla.utils.nnp_graph", "nnabla.utils.save",
+)  # fmt: skip
 """Modules where nnabla has them, which the reference has no pages for."""
 
 
@@ -38,9 +35,9 @@ def main() -> None:
 def public_names() -> list[str]:
     """A line for each public name, and for each public attribute of a public class."""
     found = {name.shown: name.value for page in names.pages() for name in page.names}
-    for prefix, path in MODULES.items():
+    for path in MODULES:
         module = importlib.import_module(f"nngrad.{path}")
-        found |= {name.shown: name.value for name in names.names_of(prefix, module)}
+        found |= {name.shown: name.value for name in names.names_of(f"nn.{path}", module)}
     classes = {value: shown for shown, value in reversed(found.items()) if inspect.isclass(value)}
     return sorted({line for shown, value in found.items() for line in lines_of(shown, value, classes)})
 

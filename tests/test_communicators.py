@@ -21,12 +21,12 @@ import numpy as np
 import pytest
 
 import nngrad as nn
-import nngrad.communicators as C
 import nngrad.functions as F
+import nngrad.nnabla.communicators as C
 import nngrad.parametric_functions as PF
-from nngrad.communicators.exchanges import packs_of
 from nngrad.graph.process import AXIS
 from nngrad.graph.spec import spec_of
+from nngrad.nnabla.communicators.exchanges import packs_of
 from nngrad_command.launched import COORDINATOR, INDEX
 from nngrad_command.launched import COUNT as PROCESSES
 from tests.communicating import ROWS

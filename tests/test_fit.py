@@ -21,9 +21,9 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
+from nngrad.nnabla.utils.data_iterator import data_iterator_simple
 from nngrad.training.runs import Run
 from nngrad.training.runs.log import MetricsFile, Shown
-from nngrad.utils.data_iterator import data_iterator_simple
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad import NdArray, Variable
 from nngrad.graph import functions_of
+from nngrad.nnabla.logger import logger
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3) / 4
 
@@ -489,8 +490,8 @@ def test_function_hooks_by_key() -> None:
 
 
 def test_logger(capfd: pytest.CaptureFixture[str]) -> None:
-    assert nn.logger.name == "nngrad" and nn.logger.isEnabledFor(20) and not nn.logger.isEnabledFor(10)
-    assert nn.logger.handlers
+    assert logger.name == "nngrad" and logger.isEnabledFor(20) and not logger.isEnabledFor(10)
+    assert logger.handlers
 
 
 def test_no_variable_is_changed_in_place() -> None:

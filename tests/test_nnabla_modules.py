@@ -12,16 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nngrad as nn
+import nngrad.nnabla.utils
 import nngrad.parametric_functions as PF
-import nngrad.utils
-from nngrad import monitor
-from nngrad.ext_utils import get_extension_context, import_extension_module, list_extensions
-from nngrad.utils import data_iterator as iterators
-from nngrad.utils import learning_rate_scheduler as schedules
-from nngrad.utils.data_source import DataSource
-from nngrad.utils.data_source_implements import CacheDataSource, CsvDataSource, SimpleDataSource
-from nngrad.utils.data_source_loader import load
-from nngrad.utils.image_utils import imread, imresize, imsave
+from nngrad.nnabla import monitor
+from nngrad.nnabla.ext_utils import get_extension_context, import_extension_module, list_extensions
+from nngrad.nnabla.logger import logger
+from nngrad.nnabla.utils import data_iterator as iterators
+from nngrad.nnabla.utils import learning_rate_scheduler as schedules
+from nngrad.nnabla.utils.data_source import DataSource
+from nngrad.nnabla.utils.data_source_implements import CacheDataSource, CsvDataSource, SimpleDataSource
+from nngrad.nnabla.utils.data_source_loader import load
+from nngrad.nnabla.utils.image_utils import imread, imresize, imsave
 
 
 def _square(i: int) -> tuple[Any, ...]:
@@ -190,11 +191,11 @@ def test_series_are_means_of_intervals(tmp_path: Path) -> None:
 
 def test_series_take_variables(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     logged: list[str] = []
-    nn.logger.addFilter(lambda record: bool(logged.append(record.getMessage())))
+    logger.addFilter(lambda record: bool(logged.append(record.getMessage())))
     try:
         monitor.MonitorSeries("loss").add(0, nn.Variable.from_numpy_array(2.5).d)
     finally:
-        nn.logger.filters.clear()
+        logger.filters.clear()
     assert logged == ["iter=0 {loss}=2.5"]
 
 
@@ -357,18 +358,18 @@ def test_layers_of_ones_own_are_described() -> None:
 
 def test_modules_have_what_nnablas_have() -> None:
     program = """
-import nngrad as nn
-import nngrad.initializer as I
-from nngrad.backward_functions import register, registry, show_registry
-from nngrad.function import Function, PythonFunction
-from nngrad.logger import logger
-from nngrad.parameter import get_parameter_or_create, load_parameters, save_parameters
-from nngrad.random import prng
-from nngrad.solver import Solver
+import nngrad.nnabla as nn
+import nngrad.nnabla.initializer as I
+from nngrad.nnabla.backward_functions import register, registry, show_registry
+from nngrad.nnabla.function import Function, PythonFunction
+from nngrad.nnabla.logger import logger
+from nngrad.nnabla.parameter import get_parameter_or_create, load_parameters, save_parameters
+from nngrad.nnabla.random import prng
+from nngrad.nnabla.solver import Solver
 """
     given: dict[str, Any] = {}
     exec(program, given)
-    assert given["logger"] is nn.logger and given["Solver"] is nn.solver.Solver is nn.solvers.Solver
+    assert given["logger"] is given["nn"].logger and given["Solver"] is given["nn"].solver.Solver is nn.solvers.Solver
     assert given["registry"] is nn.registry and given["register"].__name__ == "register"
     assert given["Function"] is nn.Function and given["PythonFunction"] is nn.PythonFunction
     assert given["save_parameters"] is nn.parameter.save_parameters is nn.save_parameters
@@ -393,11 +394,11 @@ PAGE = "docs/from_nnabla.md"
 
 
 @pytest.mark.parametrize(("program", "said"), [
-    ("import nngrad.models.imagenet", ["nnabla.models", "cannot download", PAGE]),
+    ("import nngrad.nnabla.models.imagenet", ["nnabla.models", "cannot download", PAGE]),
     ("from nngrad.models.imagenet import ResNet18", ["nnabla.models", "cannot download", PAGE]),
-    ("from nngrad.experimental.viewers import SimpleGraph", ["nnabla.experimental", "`nn.draw`", PAGE]),
-    ("import nngrad.utils.converter.commands", ["nnabla.utils.converter", PAGE]),
-    ("from nngrad.utils import audio_utils", ["nnabla.utils.audio_utils", PAGE]),
+    ("from nngrad.nnabla.experimental.viewers import SimpleGraph", ["nnabla.experimental", "`nn.draw`", PAGE]),
+    ("import nngrad.nnabla.utils.converter.commands", ["nnabla.utils.converter", PAGE]),
+    ("from nngrad.nnabla.utils import audio_utils", ["nnabla.utils.audio_utils", PAGE]),
     ("from nngrad import prefer_cached_array", ["nnabla.prefer_cached_array", "JAX's", PAGE]),
     ("from nngrad.variable import Variable", ["nnabla.variable is nn.Variable here", PAGE]),
     ("from nngrad import tensor", ["torch.tensor is nn.Variable.from_numpy_array(array) here"]),
@@ -413,7 +414,7 @@ def test_imports_of_what_is_not_here_lead_on(program: str, said: list[str]) -> N
 def test_attributes_that_are_not_here_lead_on() -> None:
     for owner, name, said in [
         (nn, "prefer_cached_array", "JAX's"), (nn, "experimental", "nn.train_step"),
-        (nn.Variable(()), "info", "`name`"), (nngrad.utils, "profiler", "nn.timing"),
+        (nn.Variable(()), "info", "`name`"), (nngrad.nnabla.utils, "profiler", "nn.timing"),
     ]:  # fmt: skip
         with pytest.raises(AttributeError, match=PAGE) as caught:
             getattr(owner, name)

@@ -14,9 +14,9 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.graph import Variable
-from nngrad.utils.load import load
-from nngrad.utils.nnp_graph import NnpLoader, NnpNetworkPass
-from nngrad.utils.save import save
+from nngrad.nnabla.utils.load import load
+from nngrad.nnabla.utils.nnp_graph import NnpLoader, NnpNetworkPass
+from nngrad.nnabla.utils.save import save
 
 DATA = Path(__file__).with_name("data")
 WRITTEN, COMPUTED = DATA / "nnabla_network.nnp", np.load(DATA / "nnabla_network.npz")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import runpy
 from collections import OrderedDict
@@ -18,6 +19,7 @@ import numpy as np
 import pytest
 
 import nngrad as nn
+import nngrad.nnabla
 from nngrad.graph import switched
 from tests.slow import slow_but
 
@@ -44,12 +46,12 @@ def test_every_program_has_figures() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_programs_import_what_nnabla_has(name: str) -> None:
-    """Beside the standard library and NumPy, by names that nnabla has when `nngrad` is replaced."""
-    of_nnabla = {
-        "nngrad", "nngrad.functions", "nngrad.parametric_functions", "nngrad.solvers", "nngrad.initializer",
-        "nngrad.parameter", "nngrad.ext_utils", "nngrad.logger", "nngrad.monitor", "nngrad.utils.data_iterator",
-        "nngrad.utils.learning_rate_scheduler",
-    }  # fmt: skip
+    """Beside the standard library and NumPy, by names that nnabla has when `nngrad.nnabla` is replaced."""
+    modules = (
+        "ext_utils", "functions", "initializer", "logger", "monitor", "parameter", "parametric_functions", "solvers",
+        "utils.data_iterator", "utils.learning_rate_scheduler",
+    )  # fmt: skip
+    of_nnabla = {"nngrad.nnabla", *[f"nngrad.nnabla.{module}" for module in modules]}
     for node in ast.walk(ast.parse((PROGRAMS / f"{name}.py").read_text())):
         if isinstance(node, ast.Import):
             assert {alias.name for alias in node.names} <= {*of_nnabla, "numpy", "os"}
@@ -64,3 +66,14 @@ def test_losses_are_those_of_nnabla(name: str) -> None:
     for key, expected in FIGURES[name].items():
         assert len(expected) > 0
         np.testing.assert_allclose(history[key], expected, rtol=1e-4, err_msg=key)
+
+
+def test_nnabla_has_the_names_of_nngrad_and_modules_that_are_the_same() -> None:
+    for name in ("functions", "parametric_functions", "solvers", "initializer", "parameter", "random"):
+        assert importlib.import_module(f"nngrad.nnabla.{name}") is getattr(nngrad.nnabla, name) is getattr(nn, name)
+    assert nngrad.nnabla.Variable is nn.Variable and set(nn.__all__) <= set(dir(nngrad.nnabla))
+    assert nngrad.nnabla.logger.name == "nngrad" and nngrad.nnabla.solver.Solver is nn.solvers.Solver
+    with pytest.raises(AttributeError, match=r"nngrad has no 'logger'; nnabla.logger is nngrad.nnabla.logger here"):
+        nn.logger  # noqa: B018
+    with pytest.raises(ImportError, match=r"nnabla.monitor is nngrad.nnabla.monitor here"):
+        importlib.import_module("nngrad.monitor")

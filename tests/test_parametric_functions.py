@@ -12,8 +12,8 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad import Variable
-from nngrad.communicators import DataParallelCommunicator
 from nngrad.initializer import ConstantInitializer
+from nngrad.nnabla.communicators import DataParallelCommunicator
 from nngrad.parameter import clear_parameters, get_parameter, get_parameter_or_create, get_parameters, parameter_scope
 from nngrad.random import seed
 

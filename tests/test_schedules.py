@@ -18,7 +18,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
-from nngrad.utils.learning_rate_scheduler import CosineScheduler, StepScheduler
+from nngrad.nnabla.utils.learning_rate_scheduler import CosineScheduler, StepScheduler
 
 START = np.array([1.0, 2.0], np.float32)
 

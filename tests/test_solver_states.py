@@ -15,7 +15,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.solver import SolverState
+from nngrad.nnabla.solver import SolverState
 from tests.solver_states import state_arrays
 
 DATA = Path(__file__).with_name("data")

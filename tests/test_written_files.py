@@ -12,7 +12,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.solvers as S
-from nngrad.utils.nnp_graph import NnpLoader
+from nngrad.nnabla.utils.nnp_graph import NnpLoader
 from tests.written_files import DATA, MORE, PARAMETERS, STATES, STEPS, data, model, trained
 
 FOLDERS = sorted(DATA.glob("written_by_*"))

@@ -19,7 +19,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.utils.save import save
+from nngrad.nnabla.utils.save import save
 
 DATA = Path(__file__).with_name("data")
 STEPS, MORE = 3, 2

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import nngrad
-from nngrad import backward_functions, communicators, ext_utils, function, monitor, utils
+from nngrad.nnabla import backward_functions, communicators, ext_utils, function, logger, monitor, solver, utils
 from nngrad.nnabla.names import names_of_nnabla
 from nngrad.training import sequences
 
@@ -25,13 +25,15 @@ _ROOTS: dict[str, Any] = {
     "S": nngrad.solvers,
     "I": nngrad.initializer,
     "C": communicators,
-    "nngrad.backward_functions": backward_functions,
-    "nngrad.communicators": communicators,
-    "nngrad.ext_utils": ext_utils,
-    "nngrad.function": function,
-    "nngrad.monitor": monitor,
+    "nngrad.nnabla.backward_functions": backward_functions,
+    "nngrad.nnabla.communicators": communicators,
+    "nngrad.nnabla.ext_utils": ext_utils,
+    "nngrad.nnabla.function": function,
+    "nngrad.nnabla.logger": logger,
+    "nngrad.nnabla.monitor": monitor,
+    "nngrad.nnabla.solver": solver,
     "nngrad.training.sequences": sequences,
-    "nngrad.utils": utils,
+    "nngrad.nnabla.utils": utils,
 }
 """What the expressions begin with."""
 
@@ -43,11 +45,11 @@ _ROOMS = {
     "nnabla.solvers.Solver": "S.Solver",
     "nnabla.initializer": "I",
     "nnabla.communicators": "C",
-    "nnabla.ext_utils": "nngrad.ext_utils",
-    "nnabla.monitor": "nngrad.monitor",
-    "nnabla.utils": "nngrad.utils",
-    "nnabla.function": "nngrad.function",
-    "nnabla.backward_functions": "nngrad.backward_functions",
+    "nnabla.ext_utils": "nngrad.nnabla.ext_utils",
+    "nnabla.monitor": "nngrad.nnabla.monitor",
+    "nnabla.utils": "nngrad.nnabla.utils",
+    "nnabla.function": "nngrad.nnabla.function",
+    "nnabla.backward_functions": "nngrad.nnabla.backward_functions",
     "nnabla.function.Function": "nn.Function",
 }
 """Where '=' leads to, by modules of nnabla; `nnabla.X` leads to `nn.X`."""

@@ -17,16 +17,17 @@ from .primitives import STATES, primitives
 _FROM_NNABLA = """\
 # From nnabla
 
-Most programs written for nnabla run unchanged except for their imports:
+In most programs written for nnabla only the name of the package changes, in the lines that import it:
 
 | nnabla | here |
 | --- | --- |
-| `import nnabla as nn` | `import nngrad as nn` |
-| `import nnabla.functions as F` | `import nngrad.functions as F` |
-| `import nnabla.parametric_functions as PF` | `import nngrad.parametric_functions as PF` |
-| `import nnabla.solvers as S` | `import nngrad.solvers as S` |
-| `import nnabla.initializer as I` | `import nngrad.initializer as I` |
-| `import nnabla.communicators as C` | `import nngrad.communicators as C` ([communicators.md](communicators.md)) |
+| `import nnabla as nn` | `import nngrad.nnabla as nn` |
+| `import nnabla.functions as F` | `import nngrad.nnabla.functions as F` |
+| `import nnabla.parametric_functions as PF` | `import nngrad.nnabla.parametric_functions as PF` |
+| `import nnabla.solvers as S` | `import nngrad.nnabla.solvers as S` |
+| `import nnabla.initializer as I` | `import nngrad.nnabla.initializer as I` |
+| `import nnabla.communicators as C` | `import nngrad.nnabla.communicators as C` ([page](communicators.md)) |
+| `from nnabla.monitor import Monitor` | `from nngrad.nnabla.monitor import Monitor` |
 
 A few things [differ on purpose](departures.md). The tables below list every public name of nnabla 1.39 and its
 counterpart here; its modules come last in the first table. Importing a module or a name that is not here raises an
@@ -34,8 +35,8 @@ counterpart here; its modules come last in the first table. Importing a module o
 how often each function can be differentiated, here and elsewhere.
 
 ## Programs that run in both
-The programs in [examples/nnabla](../examples/nnabla) also run in nnabla 1.36: only their import lines change from
-`nngrad` to `nnabla`. `examples/nnabla/record.py` makes this change and records nnabla's results in `losses.json`; the
+The programs in [examples/nnabla](../examples/nnabla) also run in nnabla 1.36: only `nngrad.nnabla` in their import
+lines becomes `nnabla`. `examples/nnabla/record.py` makes this change and records nnabla's results in `losses.json`; the
 tests compare them with nngrad's, step by step. All figures agree to 1e-4, most to 1e-6; both compute in float32.
 
 | program | what it uses |

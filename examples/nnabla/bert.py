@@ -2,10 +2,10 @@
 
 import numpy as np
 
-import nngrad as nn
-import nngrad.functions as F
-import nngrad.parametric_functions as PF
-import nngrad.solvers as S
+import nngrad.nnabla as nn
+import nngrad.nnabla.functions as F
+import nngrad.nnabla.parametric_functions as PF
+import nngrad.nnabla.solvers as S
 
 batch, length, words, units, heads, layers, steps = 3, 8, 15, 12, 2, 2, 6
 warmup, rate = 3, 2e-3

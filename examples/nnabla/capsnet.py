@@ -2,12 +2,12 @@
 
 import numpy as np
 
-import nngrad as nn
-import nngrad.functions as F
-import nngrad.initializer as I
-import nngrad.parametric_functions as PF
-import nngrad.solvers as S
-from nngrad.parameter import get_parameter_or_create
+import nngrad.nnabla as nn
+import nngrad.nnabla.functions as F
+import nngrad.nnabla.initializer as I
+import nngrad.nnabla.parametric_functions as PF
+import nngrad.nnabla.solvers as S
+from nngrad.nnabla.parameter import get_parameter_or_create
 
 batch, side, classes, routings, steps = 4, 14, 3, 3, 4
 history = {"loss": [], "margin": [], "reconstruction": [], "error": []}

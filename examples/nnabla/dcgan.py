@@ -2,11 +2,11 @@
 
 import numpy as np
 
-import nngrad as nn
-import nngrad.functions as F
-import nngrad.parametric_functions as PF
-import nngrad.solvers as S
-from nngrad.monitor import Monitor, MonitorImageTile, MonitorSeries
+import nngrad.nnabla as nn
+import nngrad.nnabla.functions as F
+import nngrad.nnabla.parametric_functions as PF
+import nngrad.nnabla.solvers as S
+from nngrad.nnabla.monitor import Monitor, MonitorImageTile, MonitorSeries
 
 batch, latent, steps = 6, 5, 6
 history = {"generator": [], "discriminator": []}

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-import nngrad as nn
-import nngrad.functions as F
-import nngrad.initializer as I
-import nngrad.parametric_functions as PF
-import nngrad.solvers as S
-from nngrad.ext_utils import get_extension_context
+import nngrad.nnabla as nn
+import nngrad.nnabla.functions as F
+import nngrad.nnabla.initializer as I
+import nngrad.nnabla.parametric_functions as PF
+import nngrad.nnabla.solvers as S
+from nngrad.nnabla.ext_utils import get_extension_context
 
 points, width, depth, steps = 24, 24, 4, 8
 history = {"surface": [], "normals": [], "eikonal": [], "loss": [], "distance at 0": []}

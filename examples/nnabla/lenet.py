@@ -4,14 +4,14 @@ import os
 
 import numpy as np
 
-import nngrad as nn
-import nngrad.functions as F
-import nngrad.parametric_functions as PF
-import nngrad.solvers as S
-from nngrad.ext_utils import get_extension_context
-from nngrad.logger import logger
-from nngrad.monitor import Monitor, MonitorImageTile, MonitorSeries, MonitorTimeElapsed
-from nngrad.utils.data_iterator import data_iterator_simple
+import nngrad.nnabla as nn
+import nngrad.nnabla.functions as F
+import nngrad.nnabla.parametric_functions as PF
+import nngrad.nnabla.solvers as S
+from nngrad.nnabla.ext_utils import get_extension_context
+from nngrad.nnabla.logger import logger
+from nngrad.nnabla.monitor import Monitor, MonitorImageTile, MonitorSeries, MonitorTimeElapsed
+from nngrad.nnabla.utils.data_iterator import data_iterator_simple
 
 batch_size = 8
 history = {"loss": [], "training error": [], "test error": []}

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-import nngrad as nn
-import nngrad.functions as F
-import nngrad.parametric_functions as PF
-import nngrad.solvers as S
-from nngrad.ext_utils import get_extension_context
+import nngrad.nnabla as nn
+import nngrad.nnabla.functions as F
+import nngrad.nnabla.parametric_functions as PF
+import nngrad.nnabla.solvers as S
+from nngrad.nnabla.ext_utils import get_extension_context
 
 tasks, shots, inner_steps, inner_rate, hidden, steps = 3, 5, 2, 0.05, 16, 6
 history = {"before adaptation": [], "after adaptation": []}

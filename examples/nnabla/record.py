@@ -17,7 +17,7 @@ FIGURES = os.path.join(HERE, "losses.json")
 def figures(name):
     """What the program's `history` holds in the end."""
     with open(os.path.join(HERE, name + ".py")) as file:
-        source = re.sub(r"^(import|from) nngrad\b", r"\1 nnabla", file.read(), flags=re.MULTILINE)
+        source = re.sub(r"^(import|from) nngrad\.nnabla\b", r"\1 nnabla", file.read(), flags=re.MULTILINE)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         with open(name + ".py", "w") as file:

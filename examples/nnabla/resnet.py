@@ -2,12 +2,12 @@
 
 import numpy as np
 
-import nngrad as nn
-import nngrad.functions as F
-import nngrad.parametric_functions as PF
-import nngrad.solvers as S
-from nngrad.monitor import Monitor, MonitorSeries
-from nngrad.utils.learning_rate_scheduler import CosineScheduler
+import nngrad.nnabla as nn
+import nngrad.nnabla.functions as F
+import nngrad.nnabla.parametric_functions as PF
+import nngrad.nnabla.solvers as S
+from nngrad.nnabla.monitor import Monitor, MonitorSeries
+from nngrad.nnabla.utils.learning_rate_scheduler import CosineScheduler
 
 steps, batch = 8, 6
 history = {"loss": [], "evaluation loss": [], "loss after loading": []}

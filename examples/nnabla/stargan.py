@@ -2,10 +2,10 @@
 
 import numpy as np
 
-import nngrad as nn
-import nngrad.functions as F
-import nngrad.parametric_functions as PF
-import nngrad.solvers as S
+import nngrad.nnabla as nn
+import nngrad.nnabla.functions as F
+import nngrad.nnabla.parametric_functions as PF
+import nngrad.nnabla.solvers as S
 
 batch, domains, size, steps, critic_steps = 4, 3, 8, 3, 2
 lambda_class, lambda_cycle, lambda_penalty = 1.0, 10.0, 10.0

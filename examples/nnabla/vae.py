@@ -2,13 +2,13 @@
 
 import numpy as np
 
-import nngrad as nn
-import nngrad.functions as F
-import nngrad.initializer as I
-import nngrad.parametric_functions as PF
-import nngrad.solvers as S
-from nngrad.monitor import Monitor, MonitorSeries
-from nngrad.utils.data_iterator import data_iterator_simple
+import nngrad.nnabla as nn
+import nngrad.nnabla.functions as F
+import nngrad.nnabla.initializer as I
+import nngrad.nnabla.parametric_functions as PF
+import nngrad.nnabla.solvers as S
+from nngrad.nnabla.monitor import Monitor, MonitorSeries
+from nngrad.nnabla.utils.data_iterator import data_iterator_simple
 
 batch, latent, steps = 8, 3, 10
 history = {"loss": [], "reconstruction": [], "divergence": [], "evaluation": []}

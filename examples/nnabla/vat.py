@@ -2,10 +2,10 @@
 
 import numpy as np
 
-import nngrad as nn
-import nngrad.functions as F
-import nngrad.parametric_functions as PF
-import nngrad.solvers as S
+import nngrad.nnabla as nn
+import nngrad.nnabla.functions as F
+import nngrad.nnabla.parametric_functions as PF
+import nngrad.nnabla.solvers as S
 
 batch, features, classes, steps = 8, 6, 3, 8
 xi, epsilon, power_iterations = 10.0, 1.5, 1

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-import nngrad as nn
-import nngrad.functions as F
-import nngrad.parametric_functions as PF
-import nngrad.solvers as S
+import nngrad.nnabla as nn
+import nngrad.nnabla.functions as F
+import nngrad.nnabla.parametric_functions as PF
+import nngrad.nnabla.solvers as S
 
 batch, latent, critic_steps, steps = 6, 4, 2, 4
 history = {"critic": [], "penalty": [], "generator": []}

@@ -173,7 +173,7 @@ def sync_batch_normalization(
 
     Args:
         x: As for `batch_normalization`; of one shape in all processes.
-        comm: A communicator (`nngrad.communicators`); None for one process.
+        comm: A communicator (`nngrad.nnabla.communicators`); None for one process.
         group: The group of processes in `comm`, which includes this one.
         ...: As for `batch_normalization`.
 

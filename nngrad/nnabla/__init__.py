@@ -1,19 +1,35 @@
-"""What exists for programs of nnabla and Chainer: protocols for functions, methods of Variables, tables of names."""
+"""nnabla as nngrad has it: `import nngrad.nnabla as nn` for `import nnabla as nn`, and likewise each of its modules.
 
+It has all names of `nngrad`, and beside them what only programs written for nnabla and Chainer need: modules for data,
+communicators, monitors and extensions, the logger, protocols for functions, tables of names.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import nngrad
+
+from .logger import logger as logger
+
+_OWN = {"FunctionNode": "function_node", "PythonFunction": "python_function"}
+"""The modules of names that are here alone, apart from `logger`."""
+_MODULES = (
+    "backward_functions", "communicators", "ext_utils", "function", "functions", "initializer", "monitor", "parameter",
+    "parametric_functions", "random", "solver", "solvers", "utils",
+)  # fmt: skip
+
 if TYPE_CHECKING:
+    from nngrad import *  # noqa: F403
+
     from .function_node import FunctionNode as FunctionNode
     from .python_function import PythonFunction as PythonFunction
 
 
 def __getattr__(name: str) -> Any:  # loads them when they are asked for
-    if name == "FunctionNode":
-        from .function_node import FunctionNode
+    if name in _OWN:
+        return getattr(import_module(f"{__name__}.{_OWN[name]}"), name)
+    return import_module(f"{__name__}.{name}") if name in _MODULES else getattr(nngrad, name)
 
-        return FunctionNode
-    if name == "PythonFunction":
-        from .python_function import PythonFunction
 
-        return PythonFunction
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    return [*dir(nngrad), *_OWN, *_MODULES, "logger"]

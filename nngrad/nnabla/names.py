@@ -89,7 +89,7 @@ def _in_nnabla(module: str, name: str) -> str:
 def hint(name: str, module: str) -> str:
     """A clause on a name that `module`, or a class, of nngrad lacks, if it is a name of another library or of F; else
     ""."""
-    if clause := _in_nnabla(module.replace("nngrad", "nnabla", 1), name):
+    if clause := _in_nnabla(module.replace("nngrad.nnabla", "nnabla").replace("nngrad", "nnabla", 1), name):
         return clause
     if line := others().get(name):
         return f"; {line['elsewhere']} is {line['here']} here"

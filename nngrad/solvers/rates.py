@@ -13,7 +13,7 @@ from ..graph import Variable
 
 
 class Scheduler(Protocol):
-    """A schedule in nnabla's form, such as those of `nngrad.utils.learning_rate_scheduler`."""
+    """A schedule in nnabla's form, such as those of `nngrad.nnabla.utils.learning_rate_scheduler`."""
 
     def get_learning_rate(self, iter: int, /) -> float:  # noqa: A002
         """The learning rate of iteration `iter`, counted from 0."""

@@ -268,7 +268,7 @@ def image_grid(images: Any, name: str) -> Images:
 
 
 def tiled(data: Images, padsize: int = 1, padval: float = 0) -> Images:
-    """Implements `nngrad.monitor.tile_images`."""
+    """Implements `nngrad.nnabla.monitor.tile_images`."""
     if data.ndim != 4:
         raise ValueError(f"data: expected shape (N, C, H, W), got {data.shape}")
     side = math.isqrt(max(len(data) - 1, 0)) + 1 if len(data) else 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from ..files.parameter_files import load_parameters
+from ...files.parameter_files import load_parameters
 from .nnp_graph import EXTENSIONS, NnpLoader, NnpNetwork
 
 

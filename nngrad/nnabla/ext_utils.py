@@ -7,8 +7,8 @@ from typing import Any
 
 import jax
 
-from .context import PLATFORMS, Context
-from .context import get_extension_context as get_extension_context
+from ..context import PLATFORMS, Context
+from ..context import get_extension_context as get_extension_context
 
 
 class Extension:

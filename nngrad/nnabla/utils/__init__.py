@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..graph.messages import no_attribute as _no_attribute
+from ...graph.messages import no_attribute as _no_attribute
 from . import data_iterator as data_iterator
 from . import data_source as data_source
 from . import data_source_implements as data_source_implements
@@ -16,4 +16,4 @@ from . import save as save
 if not TYPE_CHECKING:  # type checkers report missing names themselves
 
     def __getattr__(name: str) -> Any:
-        raise _no_attribute(f"nngrad.utils has no {name!r}", name, globals(), module="nngrad.utils")
+        raise _no_attribute(f"nngrad.nnabla.utils has no {name!r}", name, globals(), module="nngrad.nnabla.utils")

@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from ..context import Context
-from ..distributed import hosts
-from ..distributed.across import gathered
-from ..graph import NdArray, Variable
-from ..graph.leaf import arrays_in
-from ..graph.process import Processes, several_processes
+from ...context import Context
+from ...distributed import hosts
+from ...distributed.across import gathered
+from ...graph import NdArray, Variable
+from ...graph.leaf import arrays_in
+from ...graph.process import Processes, several_processes
 from .exchanges import (
     AllReduceCallback,
     Exchange,

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..files.archives import archive_of
-from ..files.nnabla_files import h5_of, package_for
-from ..files.nnabla_networks import network_message
-from ..files.nnabla_writing import CannotBeSaved, NetworkWriter
-from ..files.replacing import write_whole
-from ..graph import Variable
-from ..graph.leaf import arrays_in
-from ..parameter import get_parameters
+from ...files.archives import archive_of
+from ...files.nnabla_files import h5_of, package_for
+from ...files.nnabla_networks import network_message
+from ...files.nnabla_writing import CannotBeSaved, NetworkWriter
+from ...files.replacing import write_whole
+from ...graph import Variable
+from ...graph.leaf import arrays_in
+from ...parameter import get_parameters
 from .nnp_graph import EXTENSIONS
 
 _VERSION = b"0.1\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..context import Context
+from ...context import Context
 from .communicator import Communicator as Communicator
 from .exchanges import AllReduceCallback as AllReduceCallback
 

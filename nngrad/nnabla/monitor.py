@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .graph import NdArray, Variable
-from .graph.arguments import checked_choice, checked_count
+from ..graph import NdArray, Variable
+from ..graph.arguments import checked_choice, checked_count
+from ..training.runs.log import Images, tiled
 from .logger import logger
-from .training.runs.log import Images, tiled
 from .utils.image_utils import imsave
 
 
