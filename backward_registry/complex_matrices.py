@@ -11,7 +11,14 @@ from typing import Any
 
 import nngrad.functions as F
 from nngrad.functions.array import filled_like, zeros_like
-from nngrad.functions.complex_matrices import complex_inv, complex_slogdet, general_eig, hermitian_eigh
+from nngrad.functions.complex_matrices import (
+    complex_cofactor,
+    complex_det,
+    complex_inv,
+    complex_slogdet,
+    general_eig,
+    hermitian_eigh,
+)
 from nngrad.graph import Function, Variable
 
 from .linear import per_matrix, product, transposed
@@ -38,6 +45,26 @@ def complex_inv_backward(f: Function, real: Variable, imaginary: Variable) -> Pa
     c, d = f.outputs
     gr, gi = times_adjoint(times_adjoint((c, d), (real, imaginary), True), (c, d))
     return -gr, -gi
+
+
+@backward(complex_det)
+def complex_det_backward(f: Function, gr: Variable, gi: Variable) -> Pair:
+    """y = det(x): gx = gy conj(cofactors(x))"""
+    u, v = complex_cofactor(*f.inputs)
+    gr, gi = per_matrix(gr, u), per_matrix(gi, u)
+    return gr * u + gi * v, gi * u - gr * v
+
+
+@backward(complex_cofactor)
+def complex_cofactor_backward(f: Function, gr: Variable, gi: Variable) -> Sequence[Variable | None]:
+    """As that of `batch_cofactor`: each gradient is the conjugate of a form with conj(gy) as a direction"""
+    x, directions, most = f.inputs[:2], f.inputs[2:], 2 * f.inputs[0].shape[-1]
+    if len(f.inputs) > most:
+        return (None,) * len(f.inputs)
+    along = [(*x, *directions[:i], *directions[i + 2 :]) for i in range(0, len(directions), 2)]
+    forms = [complex_cofactor(*each, gr, -gi) for each in ([f.inputs] if len(f.inputs) < most else []) + along]
+    found = [part for c, d in forms for part in (c, -d)]
+    return found if len(f.inputs) < most else [None, None, *found]
 
 
 @backward(complex_slogdet)

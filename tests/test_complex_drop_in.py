@@ -146,6 +146,27 @@ def test_functions_of_complex_matrices_are_opened(function: Callable[[Any], Any]
     assert "opaque" not in str(ours.report())
 
 
+def test_determinants_of_complex_matrices_have_the_derivatives_of_polynomials() -> None:
+    """They are finite and right for singular matrices too: det(a + t b) by its values at roots of unity."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 4, 4, 4)) + 1j * rng.normal(size=(2, 4, 4, 4))
+    for rank in range(1, 4):
+        a[rank] = a[rank, np.arange(4) % rank]
+    weights = rng.normal(size=4) + 1j * rng.normal(size=4)
+
+    def along(t: Any) -> Any:
+        return jnp.real(jnp.linalg.det(a + t * b) @ weights)
+
+    roots = np.exp(2j * np.pi * np.arange(8) / 8)
+    coefficients = np.fft.fft([np.linalg.det(a + t * b) @ weights for t in roots])[:4] / 8
+    first = nj.grad(along)
+    third = nj.grad(nj.grad(first))
+    with jax.enable_x64(True):
+        found = along(0.0), first(0.0), nj.grad(first)(0.0), third(0.0)
+    np.testing.assert_allclose(found, coefficients.real * [1, 1, 2, 6], rtol=1e-10, atol=1e-11)
+    assert "opaque" not in str(third.report())
+
+
 def test_a_complex_laplacian_solves_as_often_as_a_real_one() -> None:
     def wave_function(x: Any) -> Any:
         sign, size = jnp.linalg.slogdet(jnp.exp(1j * jnp.outer(x, x + 1)) + jnp.eye(3, dtype="complex64"))

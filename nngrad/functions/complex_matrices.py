@@ -11,6 +11,7 @@ from jax import lax
 from ..graph import Array, op
 from ..graph.facts import unknown
 from .axes import rowwise
+from .decompositions import cofactors
 from .factors import nan_of_matrix
 
 
@@ -19,6 +20,21 @@ def complex_inv(real: Array, imaginary: Array, /) -> tuple[jax.Array, jax.Array]
     """The parts of the inverses of matrices."""
     a = lax.complex(real, imaginary)
     (y,) = nan_of_matrix(a, jnp.linalg.inv(a))
+    return lax.real(y), lax.imag(y)
+
+
+@op(multiple_results=True, axes=rowwise("(n,n)->()"), cost=unknown, precision="high")
+def complex_det(real: Array, imaginary: Array, /) -> tuple[jax.Array, jax.Array]:
+    """The parts of the determinants of matrices."""
+    a = lax.complex(real, imaginary)
+    (y,) = nan_of_matrix(a, jnp.linalg.det(a))
+    return lax.real(y), lax.imag(y)
+
+
+@op(multiple_results=True, axes=rowwise("(n,n)->(n,n)"), cost=unknown, precision="high")
+def complex_cofactor(*parts: Array) -> tuple[jax.Array, jax.Array]:
+    """The parts of the cofactors of matrices, from the parts of these and of directions, as `batch_cofactor`."""
+    y = cofactors(*[lax.complex(*each) for each in zip(parts[::2], parts[1::2], strict=True)])
     return lax.real(y), lax.imag(y)
 
 

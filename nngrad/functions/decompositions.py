@@ -181,9 +181,9 @@ def batch_cofactor(*x: Array) -> jax.Array:
     gradients are such forms with another direction, or one more.
 
     Let x = u s v, let P[i, j, ...] be the product of all singular values except i, j, ..., and take directions in these
-    bases. The result is u y v det(u v). Here `sum of y g` is the sum over all distinct i, j, ... of P[i, j, ...] times
-    a determinant with rows and columns i, j, ...: its first row is from g and each other one from a direction. No
-    division occurs. With k > 0 directions it takes n^(k + 2) operations.
+    bases. The result is u y v det(u v), or its like with conjugates for complex matrices. Here `sum of y g` is the sum
+    over all distinct i, j, ... of P[i, j, ...] times a determinant with rows and columns i, j, ...: its first row is
+    from g and each other one from a direction. No division occurs. With k > 0 directions it takes n^(k + 2) operations.
 
     Args:
         x: (*batch, n, n), the matrices and then any number of directions, all of one shape.
@@ -194,13 +194,18 @@ def batch_cofactor(*x: Array) -> jax.Array:
     if len({each.shape for each in x}) > 1:
         raise ValueError(f"matrices and directions must have the same shape, got {[each.shape for each in x]}")
     dtype = alike(*[floating(each) for each in x])[0].dtype
-    a, *directions = alike(*[square_matrices(each) for each in x])
-    n, order = a.shape[-1], len(x)
+    return lax.convert_element_type(cofactors(*alike(*[square_matrices(each) for each in x])), dtype)
+
+
+def cofactors(a: jax.Array, *directions: jax.Array) -> jax.Array:
+    """`batch_cofactor` of real or complex matrices."""
+    n, order = a.shape[-1], len(directions) + 1
     if order > n:
-        return lax.full(a.shape, 0, dtype)
+        return jnp.zeros_like(a)
     u, s, v = jnp.linalg.svd(a, full_matrices=False)
+    u, v = u.conj(), v.conj()
     turned = [jnp.swapaxes(u, -1, -2) @ h @ jnp.swapaxes(v, -1, -2) for h in directions]
-    diagonal, rest = jnp.zeros_like(s), jnp.zeros_like(a)
+    diagonal, rest = jnp.zeros_like(a[..., 0]), jnp.zeros_like(a)
     letters = "abcdefghijklmnopqrstuvwxyz"[:order]
     products = _other_products(s, order)
     for columns in itertools.permutations(range(order)):
@@ -208,9 +213,10 @@ def batch_cofactor(*x: Array) -> jax.Array:
         output = "...a" if columns[0] == 0 else f"...a{letters[columns[0]]}"
         y = jnp.einsum(f"{','.join(terms)}->{output}", products, *turned) * _sign(columns)
         diagonal, rest = (diagonal + y, rest) if columns[0] == 0 else (diagonal, rest + y)
-    orientation = jnp.linalg.det(u) * jnp.linalg.det(v)
-    y = (u @ (rest + diagonal[..., None] * jnp.eye(n, dtype=a.dtype)) @ v) * orientation[..., None, None]
-    return lax.convert_element_type(y, dtype)
+    orientation = (jnp.linalg.det(u) * jnp.linalg.det(v)).conj()
+    inner = rest + diagonal[..., None] * jnp.eye(n, dtype=a.dtype)
+    found: jax.Array = (u @ inner @ v) * orientation[..., None, None]
+    return found
 
 
 def _other_products(s: Any, order: int) -> Any:

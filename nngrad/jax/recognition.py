@@ -18,7 +18,7 @@ from jax.extend.core import Literal
 from jax.scipy import special
 
 from .. import functions as F
-from ..functions.complex_matrices import complex_inv, complex_slogdet
+from ..functions.complex_matrices import complex_det, complex_inv, complex_slogdet
 from ..functions.jaxpr_structure import structure_of, structure_of_called, structure_of_rules
 from ..functions.jaxprs import called_function
 from ..graph import Variable
@@ -86,6 +86,10 @@ def _complex_slogdet(a: ComplexPair) -> list[Any]:
     return [ComplexPair(real, imaginary), size]
 
 
+def _complex_det(a: ComplexPair) -> list[Any]:
+    return [ComplexPair(*complex_det(*both_parts(a)))]
+
+
 def _complex_inv(a: ComplexPair) -> list[Any]:
     return [ComplexPair(*complex_inv(*both_parts(a)))]
 
@@ -130,7 +134,7 @@ REFERENCES = (
     Reference(special.log_ndtr, _of_variables(F.log_ndtr), "log", elementwise=True),
     *[Reference(f, _of_variables(F.i0), "bessel_i0e", elementwise=True) for f in (jnp.i0, special.i0)],
     Reference(special.i1, _of_variables(F.i1), "bessel_i1e", elementwise=True),
-    Reference(jnp.linalg.det, _of_variables(F.batch_det), "abs"),
+    Reference(jnp.linalg.det, _of_variables(F.batch_det), "abs", of_pairs=_complex_det),
     Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "log", results=2, of_pairs=_complex_slogdet),
     Reference(jnp.linalg.inv, _of_variables(F.batch_inv), "lu", of_pairs=_complex_inv),
     Reference(jnp.linalg.pinv, _of_variables(F.batch_pinv), "svd"),
