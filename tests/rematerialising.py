@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -15,7 +14,7 @@ import nngrad.functions as F
 from nngrad.execution.interpret import interpret
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.program import Program
-from nngrad.graph import Function, Variable
+from nngrad.graph import Function, Variable, engine
 from nngrad.memory import timeline, trial_of
 from nngrad.memory.trials import Trial
 from tests.costs import compilations
@@ -101,10 +100,15 @@ def structure_alone() -> Any:
     return patch("nngrad.memory.search.trial_of", lambda program: Trial(program, None, None))
 
 
-def in_chunks() -> Any:
+@contextmanager
+def in_chunks() -> Iterator[None]:
     """A context where directions are computed in chunks if that is asked for, whether or not it saves memory."""
-    longest_first = lambda program: SimpleNamespace(peak=-len(program.block.steps))  # noqa: E731
-    return patch("nngrad.derivatives.directions.timeline", longest_first)
+    peak_bytes = engine.peak_bytes
+    engine.peak_bytes = lambda outputs: -len(linearize(outputs).program.block.steps)  # the longest first
+    try:
+        yield
+    finally:
+        engine.peak_bytes = peak_bytes
 
 
 @contextmanager

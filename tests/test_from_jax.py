@@ -435,6 +435,20 @@ def test_a_loop_of_unknown_length_that_comparisons_steer_is_refused(function: An
                 forward(2.5)
 
 
+def test_halving_between_ends_that_alone_move_is_refused_in_reverse_mode() -> None:
+    def root(end: Any) -> Any:
+        def step(s: Any) -> Any:
+            middle = (s[0] + s[1]) / 2
+            return jnp.where(middle**2 < 2, middle, s[0]), jnp.where(middle**2 < 2, s[1], middle)
+
+        return lax.while_loop(lambda s: s[1] - s[0] > 1e-9, step, (0 * end, end))[0]
+
+    with jax.enable_x64(True):
+        for function in (root, jax.checkpoint(root), lambda end: jax.vmap(root)(end[None])[0]):
+            with pytest.raises(ValueError, match=r"Reverse-mode differentiation does not work for lax\.while_loop"):
+                nj.grad(function)(2.5)
+
+
 def test_steps_of_an_adaptive_length_have_forward_mode() -> None:
     def decayed(rate: Any) -> Any:
         def step(s: Any) -> Any:

@@ -39,7 +39,7 @@ ASIDE = np.array([0.35, 0.55, -1.45, 0.8])
 WEIGHTS = np.array([1.0, 0.6180339887, -0.4142135623, 0.7320508075])
 """What the elements of the result are multiplied by."""
 DIGITS = 200
-LARGEST = mp.mpf(10) ** 5000
+LARGEST = mp.mpf(10) ** 100
 """Where mpmath's functions begin to take long."""
 NEAR = ("1e-12", "1e-17")
 """How far from the point its two sides are looked at."""
@@ -359,7 +359,7 @@ def points_of(draw: random.Random) -> np.ndarray[Any, Any]:
 
 
 class Program(NamedTuple):
-    """Steps, and for pairs how many arrays back the second one is."""
+    """Steps, and for pairs how many arrays back the second one is; if that has another width, both are the last one."""
 
     steps: list[tuple[Step, int]]
 
@@ -370,8 +370,10 @@ class Program(NamedTuple):
         """The last array."""
         arrays = [x]
         for step, back in self.steps:
-            given = (arrays[-1], arrays[max(0, len(arrays) - 1 - back)]) if back else (arrays[-1],)
-            arrays.append(getattr(step, library)(*given))
+            last, earlier = arrays[-1], arrays[max(0, len(arrays) - 1 - back)]
+            if 1 < last.shape[-1] != earlier.shape[-1] > 1:
+                earlier = last
+            arrays.append(getattr(step, library)(*((last, earlier) if back else (last,))))
         return arrays[-1]
 
 
@@ -476,6 +478,8 @@ def faults(seed: int, opened: bool = False) -> list[str]:
     """What is wrong with the program of a seed."""
     draw = random.Random(seed)
     program, rows = program_of(draw), points_of(draw)
+    if any([step.name == "logsumexp" for step, _ in program.steps]):  # its gradient there is 0: see docs/departures.md
+        rows = rows[~np.isneginf(rows).all(-1)]
     f = nn.from_jax(lambda x: program.run("jax", x)) if opened else lambda x: program.run("ours", x)
     found = faults_when_empty(program, f)
     with np.errstate(all="ignore"):

@@ -123,7 +123,7 @@ WRONG = [
     ("F.sum(x, axi=0)", "axi"),
     ("F.sum(x, axis='rows')", "axis"),
     ("F.sum(x, keepdims='yes')", "keepdims"),
-    ("F.leaky_relu(x, alpha='big')", "alpha"),
+    ("F.dropout(x, p='big')", "\"p\""),
     ("F.reshape(x)", "shape|few"),
     ("F.reshape(x, ('a', 2))", "str"),
     ("F.cast(x, 32)", "int"),

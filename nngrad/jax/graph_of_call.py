@@ -128,15 +128,17 @@ class GraphOfCall:
             NotImplementedError: One of its rules reads a tracer from around it. JAX knows that tracer when it
                 differentiates the function, but not after the trace has ended.
         """
-        graph = cls(owner, arguments, [spec_of(tuple(a.shape), dtype_of(a.dtype)) for a in arrays], Surroundings())
-        if graph.is_opaque and holds_tracers(jaxpr_for(graph.run, graph.inputs)):
-            raise NotImplementedError(READS_AROUND)
+        inputs = [spec_of(tuple(a.shape), dtype_of(a.dtype)) for a in arrays]
+        with deriving_rules_once(anew=True):
+            graph = cls(owner, arguments, inputs, Surroundings())
+            if graph.is_opaque and holds_tracers(jaxpr_for(graph.run, graph.inputs)):
+                raise NotImplementedError(READS_AROUND)
         return graph
 
     @contained
     def _built(self, owner: Owner, variables: Sequence[Variable]) -> tuple[list[Variable], Any]:
         switch_to()
-        with noting_reverse_mode() as self._pulled, deriving_rules_once(anew=True):
+        with noting_reverse_mode() as self._pulled, deriving_rules_once():
             return self._results(owner, variables, self.surroundings)
 
     def _results(
@@ -282,7 +284,8 @@ class GraphOfCall:
         count = self._count
         surroundings = self.surroundings.held_by([placeholder(x, repr(owner)) for x in inputs[count:]])
         try:
-            whole = GraphOfCall(owner, self._arguments, inputs[:count], surroundings, having_rows, size, name)
+            with deriving_rules_once(anew=True):
+                whole = GraphOfCall(owner, self._arguments, inputs[:count], surroundings, having_rows, size, name)
         except Exception as error:  # such as a rule that JAX maps when applied, and cannot differentiate mapped
             if name is not None and not isinstance(error, NotByRows):
                 raise
