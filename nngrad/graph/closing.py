@@ -100,6 +100,9 @@ class Closing(dict[Variable, int]):
             functions: The functions. One that takes a leaf which it updates takes what the update before has made.
             passing_on: Whether those that only pass on their inputs, beside updating leaves, are left out.
         """
+        if not any([f.effects for f in functions]):
+            self.write(functions)
+            return functions
         in_turn = bool(before_their_turns(functions))
         if in_turn:
             functions = as_made(functions)
