@@ -13,8 +13,8 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from tests.no_devices import check
 from tests.oracle import as_tuple, nngrad_graph, projections
+from tests.parametric_functions.test_parameter_catalogue import TABLE
 from tests.samples import all_samples
-from tests.test_parameter_catalogue import TABLE
 
 READS_VALUES = {"onnx_non_max_suppression"}
 """How many boxes it returns, and so its shape, depends on their values."""

@@ -1,5 +1,5 @@
-"""What each of several processes does in `tests/test_communicators.py`: `python -m tests.communicating PART` joins the
-others, and writes what it found to a file, as JSON."""
+"""What each of several processes does in `tests/nnabla/test_communicators.py`: `python -m tests.communicating PART`
+joins the others, and writes what it found to a file, as JSON."""
 
 from __future__ import annotations
 

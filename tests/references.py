@@ -6,7 +6,8 @@
 To differentiate a reference three times takes JAX longer than all that the test does with it, and gives the same each
 time. A file of `tests/references` has what the samples of one family should give. Each is found by a digest of the
 inputs, the orders and the source of the reference with all functions of the tests that it calls; where one of these has
-changed nothing is found, and the reference is computed as before. `tests/test_references.py` says which files are old.
+changed nothing is found, and the reference is computed as before. `tests/functions/test_references.py` says which
+files are old.
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ def test_a_run_counts_and_leaves_out_what_is_slow_and_names_who_leaves_a_handler
 
 @pytest.mark.parametrize(("given", "left_out"), [
     ({}, True), ({"args": ["tests/faults"]}, True), ({"all": True}, False), ({"markexpr": "slow"}, False),
-    ({"keyword": "killed"}, False), ({"args": ["tests/test_hosts.py"]}, False), ({"args": ["tests/a.py::b"]}, False),
+    ({"keyword": "killed"}, False), ({"args": ["tests/distributed/test_hosts.py"]}, False),
+    ({"args": ["tests/a.py::b"]}, False),
 ])  # fmt: skip
 def test_slow_tests_run_where_they_are_named(given: dict[str, Any], left_out: bool) -> None:
     option = SimpleNamespace(**{"all": False, "markexpr": "", "keyword": "", **given})

@@ -1,7 +1,7 @@
 """Random programs of loops, branches, rules and transformations in each other, to order 3, against JAX.
 
 `python -m tests.jax_programs.test_random_nesting --count 1000 --first 0` tries so many, op by op: most of
-the time would else be compilation. What the steps compute comes from the tables of `tests/test_random_programs.py`.
+the time would else be compilation. What the steps compute comes from the tables of `tests/jax/test_random_programs.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 from jax import lax
 
 import nngrad.jax as nj
-from tests.test_random_programs import ALONG, ELEMENTWISE, PAIRS, REDUCTIONS, Draw
+from tests.jax.test_random_programs import ALONG, ELEMENTWISE, PAIRS, REDUCTIONS, Draw
 
 from ..oracle import compiled_cheaply
 from .op_by_op import evaluated

@@ -32,21 +32,23 @@ STALLS = 120
 """Seconds by the clock, for the same; the processor may be busy otherwise."""
 
 OF_EACH_OP = (
-    "tests/test_rules.py::test_op", "tests/test_facts.py::test_facts", "tests/test_facts.py::test_routes",
-    "tests/test_vectorize.py::test_op", "tests/test_nan_safety.py::test_derivatives",
-    "tests/test_every_function.py::test_dtypes_and_loops",
-    "tests/test_declarations.py::test_rules_that_are_called_exact_are_derivatives",
+    "tests/autodiff/test_rules.py::test_op",
+    "tests/graph/test_facts.py::test_facts", "tests/graph/test_facts.py::test_routes",
+    "tests/derivatives/test_vectorize.py::test_op", "tests/autodiff/test_nan_safety.py::test_derivatives",
+    "tests/autodiff/test_every_function.py::test_dtypes_and_loops",
+    "tests/graph/test_declarations.py::test_rules_that_are_called_exact_are_derivatives",
 )  # fmt: skip
 """Tests of which each op has cases."""
 OF_WHOLE_GRAPHS = (
-    "tests/test_rewrites.py::test_numbers_that_would_overflow_together_stay_where_they_are",
-    "tests/test_rewrites.py::test_which_products_of_numbers_stand_for_their_factors",
-    "tests/test_rewrites.py::test_sums_are_what_they_are_called",
-    "tests/test_rewrites.py::test_what_does_not_stand_for_what_is_emitted",
-    "tests/test_properties.py::test_gradients_are_those_of_jax",
-    "tests/test_properties.py::test_simplified_gradients_are_those_of_the_plain_walk",
-    "tests/test_rewrites.py::test_gradients_without_a_rule_or_any_are_the_same",
-    "tests/test_from_jax.py::test_value_and_derivatives", "tests/test_symmetry.py::test_tangents_agree_with_jax",
+    "tests/rewrite/test_rewrites.py::test_numbers_that_would_overflow_together_stay_where_they_are",
+    "tests/rewrite/test_rewrites.py::test_which_products_of_numbers_stand_for_their_factors",
+    "tests/rewrite/test_rewrites.py::test_sums_are_what_they_are_called",
+    "tests/rewrite/test_rewrites.py::test_what_does_not_stand_for_what_is_emitted",
+    "tests/autodiff/test_properties.py::test_gradients_are_those_of_jax",
+    "tests/autodiff/test_properties.py::test_simplified_gradients_are_those_of_the_plain_walk",
+    "tests/rewrite/test_rewrites.py::test_gradients_without_a_rule_or_any_are_the_same",
+    "tests/jax/test_from_jax.py::test_value_and_derivatives",
+    "tests/autodiff/test_symmetry.py::test_tangents_agree_with_jax",
 )  # fmt: skip
 """Tests that reach most of what rewrites and derives, and so are not among the few of a line."""
 LEFT_OUT = shutil.ignore_patterns(
@@ -219,36 +221,38 @@ def stages(fault: Fault, reach: Reach) -> list[list[Chosen]]:
 
 OF_FACTS = {
     "precision": (
-        "tests/test_precision.py::test_all_others_compute_in_what_comes_in",
-        "tests/test_precision.py::test_no_product_and_no_sum_is_forgotten",
-        "tests/test_declarations.py::test_products_alone_are_computed_in_16_bits",
+        "tests/functions/test_precision.py::test_all_others_compute_in_what_comes_in",
+        "tests/functions/test_precision.py::test_no_product_and_no_sum_is_forgotten",
+        "tests/graph/test_declarations.py::test_products_alone_are_computed_in_16_bits",
     ),
-    "exact": ("tests/test_structure.py::test_surrogate_rules_are_known_as_such",),
-    "reads": ("tests/test_solves.py::test_facts_of_solves_by_factors",),
-    "fuses": ("tests/test_declarations.py::test_what_is_computed_in_place_moves_no_elements",),
+    "exact": ("tests/graph/test_structure.py::test_surrogate_rules_are_known_as_such",),
+    "reads": ("tests/functions/test_solves.py::test_facts_of_solves_by_factors",),
+    "fuses": ("tests/graph/test_declarations.py::test_what_is_computed_in_place_moves_no_elements",),
 }
 """Tests of facts that are not about each sample."""
-_LOOPS = ("tests/test_loops.py::test_scan_to_order_3",)
+_LOOPS = ("tests/functions/test_loops.py::test_scan_to_order_3",)
 OF_FILES = {
     **{f"nngrad/functions/bodies/{name}.py": _LOOPS for name in ("scans", "carries", "loop")},
     "nngrad/functions/bodies/scan_back.py": (
-        *_LOOPS, "tests/test_inner_gradients.py::test_as_reverse_mode_through_all_steps",
+        *_LOOPS, "tests/autodiff/test_inner_gradients.py::test_as_reverse_mode_through_all_steps",
     ),
-    "nngrad/functions/bodies/alternatives.py": ("tests/test_branches.py::test_branches_to_order_3",),
-    "nngrad/functions/bodies/while_loops.py": ("tests/test_while_loops.py::test_forward_to_order_3",),
-    "nngrad/functions/bodies/segments.py": ("tests/test_segments.py::test_derivatives_of_order_3",),
-    "nngrad/functions/bodies/implicit.py": ("tests/test_implicit.py::test_linear_solve_to_every_order",),
-    "nngrad/functions/bodies/flows.py": ("tests/test_odeint.py::test_dormand_prince_to_order_2",),
+    "nngrad/functions/bodies/alternatives.py": ("tests/functions/test_branches.py::test_branches_to_order_3",),
+    "nngrad/functions/bodies/while_loops.py": ("tests/functions/test_while_loops.py::test_forward_to_order_3",),
+    "nngrad/functions/bodies/segments.py": ("tests/functions/test_segments.py::test_derivatives_of_order_3",),
+    "nngrad/functions/bodies/implicit.py": ("tests/derivatives/test_implicit.py::test_linear_solve_to_every_order",),
+    "nngrad/functions/bodies/flows.py": ("tests/derivatives/test_odeint.py::test_dormand_prince_to_order_2",),
     "nngrad/rewrite/numbers.py": (
-        "tests/test_rewrites.py::test_what_no_float_holds_makes_nothing_exact",
-        "tests/test_rewrites.py::test_which_products_of_numbers_stand_for_their_factors",
-        "tests/test_rewrites.py::test_numbers_that_are_not_finite_are_left_as_they_are",
+        "tests/rewrite/test_rewrites.py::test_what_no_float_holds_makes_nothing_exact",
+        "tests/rewrite/test_rewrites.py::test_which_products_of_numbers_stand_for_their_factors",
+        "tests/rewrite/test_rewrites.py::test_numbers_that_are_not_finite_are_left_as_they_are",
     ),
-    "nngrad/rewrite/builder.py": ("tests/test_rewrites.py::test_a_gradient_reuses_all_outputs_of_an_equal_function",),
-    "nngrad/rewrite/sums.py": ("tests/test_rewrites.py::test_without_like_terms_other_sums_are_collected",),
-    "backward_registry/jax_derivatives.py": ("tests/test_jax_function.py::test_to_order_3",),
-    "nngrad/autodiff/request.py": ("tests/test_grad.py::test_errors_of_grad_outputs",),
-    "nngrad/graph/function.py": ("tests/test_graph.py::test_ranks_are_one_more_than_the_highest_that_is_read",),
+    "nngrad/rewrite/builder.py": (
+        "tests/rewrite/test_rewrites.py::test_a_gradient_reuses_all_outputs_of_an_equal_function",
+    ),
+    "nngrad/rewrite/sums.py": ("tests/rewrite/test_rewrites.py::test_without_like_terms_other_sums_are_collected",),
+    "backward_registry/jax_derivatives.py": ("tests/jax/test_jax_function.py::test_to_order_3",),
+    "nngrad/autodiff/request.py": ("tests/autodiff/test_grad.py::test_errors_of_grad_outputs",),
+    "nngrad/graph/function.py": ("tests/graph/test_graph.py::test_ranks_are_one_more_than_the_highest_that_is_read",),
 }
 """Tests of what all that runs reaches, so that the map has others."""
 

@@ -1,4 +1,4 @@
-"""Samples of exchanges between processes, with one process; `tests/test_communicators.py` has those with several."""
+"""Samples of exchanges between processes, with one process; several are in `tests/nnabla/test_communicators.py`."""
 
 from . import real, sample
 

@@ -1,0 +1,386 @@
+"""Values and derivatives where they go wrong most easily: at kinks, ties and zeros, and far from 0."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import mpmath as mp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.jax as nj
+from nngrad.graph import Variable
+from tests.together import Check, together, values
+
+INF, NAN, PI = math.inf, math.nan, math.pi
+
+
+def derivatives(f: Callable[..., Variable], x: Any, orders: int, dtype: Any = np.float64) -> list[Variable]:
+    """`[f(x), f'(x), ...]` for an elementwise `f`."""
+    v = Variable.from_numpy_array(np.array(x, dtype), need_grad=True)
+    levels = [f(v)]
+    for _ in range(orders):
+        levels += nn.grad(levels[-1], v)
+    return levels
+
+
+def partials(f: Callable[..., Variable], x0: Any, x1: Any, *ways: str) -> Check:
+    """Partial derivatives of `f(x0, x1)`: "0" by x0, "01" by x0 and then x1, and so on."""
+    xs = [Variable.from_numpy_array(np.array(x, np.float64), need_grad=True) for x in (x0, x1)]
+    results = []
+    for way in ways:
+        y = f(*xs)
+        for i in way:
+            (y,) = nn.grad(y, xs[int(i)])
+        results.append(y)
+    return (yield from values(*results))
+
+
+# ---------------------------------------------------------------- functions of one Variable
+
+# Name, arguments, x, and the value and first three derivatives at each x.
+ONE: list[tuple[str, dict[str, Any], Sequence[float], Sequence[Sequence[float]]]] = [
+    ("pow_scalar", {"val": 0.0}, [0.0, -2.0], [[1, 1], [0, 0], [0, 0], [0, 0]]),
+    ("pow_scalar", {"val": 1.0}, [0.0, -2.0], [[0, -2], [1, 1], [0, 0], [0, 0]]),
+    ("pow_scalar", {"val": 2.0}, [0.0, -2.0], [[0, 4], [0, -4], [2, 2], [0, 0]]),
+    ("pow_scalar", {"val": 3.0}, [0.0, -2.0], [[0, -8], [0, 12], [0, -12], [6, 6]]),
+    ("pow_scalar", {"val": 2.5}, [0.0, 4.0], [[0, 32], [0, 20], [0, 7.5], [INF, 0.9375]]),
+    ("pow_scalar", {"val": -1.5}, [0.0, 4.0], [[INF, 1 / 8], [-INF, -3 / 64], [INF, 15 / 512], [-INF, -105 / 4096]]),
+    ("pow_scalar", {"val": 65.0}, [0.0, -1.0], [[0, -1], [0, 65], [0, -65 * 64], [0, 65 * 64 * 63]]),
+    ("pow_scalar", {"val": -1.0}, [0.0, 2.0], [[INF, 0.5], [-INF, -0.25], [INF, 0.25], [-INF, -0.375]]),
+    ("r_div_scalar", {"val": 3.0}, [2.0, -1.0], [[1.5, -3], [-0.75, -3], [0.75, -6], [-1.125, -18]]),
+    ("r_pow_scalar", {"val": 1.0}, [0.0, 5.0], [[1, 1], [0, 0], [0, 0], [0, 0]]),
+    ("r_pow_scalar", {"val": 0.0}, [0.0, 2.0], [[1, 0], [0, 0], [0, 0], [0, 0]]),
+    ("r_pow_scalar", {"val": math.e}, [0.0, 1.0], [[1, math.e]] * 4),
+    ("maximum_scalar", {"val": 1.0}, [0.0, 1.0, 2.0], [[1, 1, 2], [0, 0.5, 1], [0, 0, 0], [0, 0, 0]]),
+    ("minimum_scalar", {"val": 1.0}, [0.0, 1.0, 2.0], [[0, 1, 1], [1, 0.5, 0], [0, 0, 0], [0, 0, 0]]),
+    ("square", {}, [0.0, -3.0], [[0, 9], [0, -6], [2, 2], [0, 0]]),
+    ("abs", {}, [0.0, -0.0, -3.0], [[0, 0, 3], [1, 1, -1], [0, 0, 0], [0, 0, 0]]),
+    ("sqrt", {}, [0.0, 4.0], [[0, 2], [INF, 0.25], [-INF, -1 / 32], [INF, 3 / 256]]),
+    ("reciprocal", {}, [-2.0], [[-0.5], [-0.25], [-0.25], [-0.375]]),
+    ("exp", {}, [-1000.0, 0.0], [[0, 1]] * 4),
+    ("log", {}, [1.0, 1e200], [[0, 200 * math.log(10)], [1, 1e-200], [-1, 0], [2, 0]]),
+    ("erf", {}, [0.0, 1e200, -1e200], [[0, 1, -1], [2 / PI**0.5, 0, 0], [0, 0, 0], [-4 / PI**0.5, 0, 0]]),
+    ("sinc", {}, [0.0, 2 * PI], [[1, 0], [0, 1 / (2 * PI)], [-1 / 3, -2 / (2 * PI) ** 2],
+                                 [0, 6 / (2 * PI) ** 3 - 1 / (2 * PI)]]),
+    ("asin", {}, [0.0], [[0], [1], [0], [1]]),
+    ("acos", {}, [0.0], [[PI / 2], [-1], [0], [-1]]),
+    ("atan", {}, [0.0, 1e200], [[0, PI / 2], [1, 0], [0, 0], [-2, 0]]),
+    ("atanh", {}, [0.0], [[0], [1], [0], [2]]),
+    ("asinh", {}, [0.0], [[0], [1], [0], [-1]]),
+    ("tan", {}, [0.0], [[0], [1], [0], [2]]),
+    ("relu", {}, [-1.0, 0.0, 2.0], [[0, 0, 2], [0, 0, 1], [0, 0, 0], [0, 0, 0]]),
+    ("leaky_relu", {"alpha": 0.3}, [-1.0, 0.0, 2.0], [[-0.3, 0, 2], [0.3, 0.3, 1], [0, 0, 0], [0, 0, 0]]),
+    ("relu6", {}, [-1.0, 0.0, 3.0, 6.0, 7.0], [[0, 0, 3, 6, 6], [0, 0, 1, 0, 0], [0] * 5, [0] * 5]),
+    ("hard_sigmoid", {}, [-3.0, -2.5, 0.0, 2.5, 9.0], [[0, 0, 0.5, 1, 1], [0, 0, 0.2, 0, 0], [0] * 5, [0] * 5]),
+    ("hard_tanh", {}, [-2.0, -1.0, 0.5, 1.0, 2.0], [[-1, -1, 0.5, 1, 1], [0, 1, 1, 1, 0], [0] * 5, [0] * 5]),
+    ("elu", {"alpha": 0.5}, [-1e5, 0.0, 1e5], [[-0.5, 0, 1e5], [0, 1, 1], [0, 0, 0], [0, 0, 0]]),
+    ("selu", {"scale": 2.0, "alpha": 3.0}, [-1e5, 0.0, 1e5], [[-6, 0, 2e5], [0, 6, 2], [0, 6, 0], [0, 6, 0]]),
+    ("sigmoid", {}, [-1e5, 0.0, 1e5], [[0, 0.5, 1], [0, 0.25, 0], [0, 0, 0], [0, -0.125, 0]]),
+    ("log_sigmoid", {}, [-1e5, 0.0, 1e5], [[-1e5, -math.log(2), 0], [1, 0.5, 0], [0, -0.25, 0], [0, 0, 0]]),
+    ("softplus", {}, [-1e5, 0.0, 1e5], [[0, math.log(2), 1e5], [0, 0.5, 1], [0, 0.25, 0], [0, 0, 0]]),
+    ("softplus", {"beta": 2.0}, [-1e5, 0.0, 1e5], [[0, math.log(2) / 2, 1e5], [0, 0.5, 1], [0, 0.5, 0], [0, 0, 0]]),
+    ("tanh", {}, [-1e5, 0.0, 1e5], [[-1, 0, 1], [0, 1, 0], [0, 0, 0], [0, -2, 0]]),
+    ("tanh_shrink", {}, [-1e5, 0.0, 1e5], [[1 - 1e5, 0, 1e5 - 1], [1, 0, 1], [0, 0, 0], [0, 2, 0]]),
+    ("softsign", {}, [-1.0, 0.0, 1e200], [[-0.5, 0, 1], [0.25, 1, 0], [0.25, -2, 0], [0.375, 6, 0]]),
+    ("swish", {}, [-1e5, 0.0, 1e5], [[0, 0, 1e5], [0, 0.5, 1], [0, 0.5, 0], [0, 0, 0]]),
+    ("gelu", {}, [-1e200, 0.0, 1e200], [[0, 0, 1e200], [0, 0.5, 1], [0, 2 * (2 / PI) ** 0.5 / 2, 0], [0, 0, 0]]),
+    ("mish", {}, [-1e5, 1e5], [[0, 1e5], [0, 1], [0, 0], [0, 0]]),
+]
+
+
+@pytest.mark.parametrize("simplified", [True, False], ids=["simplified", "plain"])
+@pytest.mark.parametrize(("name", "arguments", "x", "expected"), ONE, ids=lambda v: v if isinstance(v, str) else "")
+@together
+def test_one(name: str, arguments: dict[str, Any], x: Any, expected: Any, simplified: bool) -> Check:
+    with nn.simplify(simplified):
+        graphs = derivatives(lambda v: getattr(F, name)(v, **arguments), x, 3)
+    got = yield from values(*graphs)
+    for order, (a, b) in enumerate(zip(got, expected, strict=True)):
+        np.testing.assert_allclose(a, np.array(b, np.float64), rtol=1e-12, atol=1e-14, err_msg=f"order {order}")
+
+
+@together
+def test_infinite_gradient_stops_where_the_activation_is_flat() -> Check:
+    x = [-1.0, 7.0, 4.0]
+    flat = (F.relu, F.relu6, lambda v: F.maximum_scalar(v, val=0.0))
+    graphs = [derivatives(lambda v, f=f: F.sqrt(f(v)), x, 1)[1] for f in flat]
+    *found, last = yield from values(*graphs, derivatives(lambda v: F.sqrt(F.hard_tanh(v) + 1), [-2.0], 1)[1])
+    for g in found:
+        np.testing.assert_array_equal(g[[0, 2]], [0.0, 0.25])
+    assert last == 0
+
+
+@pytest.mark.parametrize("order", [0, 1, 2, 5, 12, 25])
+@together
+def test_derivatives_of_sinc(order: int) -> Check:
+    x = np.concatenate([[0.0, 1e-30, -1e-8], np.linspace(-40, 40, 401)])
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    t = (nodes + 1) / 2
+    expected = np.sum(weights / 2 * t**order * np.cos(x[:, None] * t + order * PI / 2), axis=1)
+    found = yield from values(*[F.sinc_derivative(x.astype(dtype), order=order) for dtype in (np.float64, np.float32)])
+    for got, tolerance in zip(found, (1e-14, 2e-6), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance)
+
+
+@together
+def test_sinc_keeps_its_precision_at_sixth_order() -> Check:
+    got = yield from values(*derivatives(F.sinc, [0.0, 1e-4, 1e-2], 6))
+    np.testing.assert_allclose([g[0] for g in got], [1, 0, -1 / 3, 0, 1 / 5, 0, -1 / 7], atol=1e-15)
+    np.testing.assert_allclose([g[1] for g in got], [1, 0, -1 / 3, 0, 1 / 5, 0, -1 / 7], atol=1e-4)
+
+
+# ---------------------------------------------------------------- functions of several Variables
+
+
+BASES, SOME = [0.5, 2.0, 3.0], [1.0, 3.0, 2.0]
+PARTIALS: dict[str, tuple[Any, list[float], list[float], dict[str, list[float]]]] = {
+    "the larger of two": (F.maximum2, [1.0, 2.0, 3.0], SOME,
+                          {"0": [0.5, 0, 1], "1": [0.5, 1, 0], "00": [0, 0, 0], "01": [0, 0, 0]}),
+    "the smaller of two": (F.minimum2, [1.0, 2.0, 3.0], SOME,
+                           {"0": [0.5, 1, 0], "1": [0.5, 0, 1], "00": [0, 0, 0], "01": [0, 0, 0]}),
+    "a power of 0": (F.pow2, [0.0] * 4, [0.0, 1.0, 2.0, 3.0],
+                     {"0": [0, 1, 0, 0], "00": [0, 0, 2, 0], "000": [0, 0, 0, 6], "1": [0, 0, 0, 0]}),
+    "a power of 0, mixed": (F.pow2, [0.0] * 2, [2.0, 3.0], {way: [0, 0] for way in ("01", "10", "11", "111", "011")}),
+    "a power to 0": (F.pow2, BASES, [0.0] * 3, {"0": [0, 0, 0], "1": [math.log(x) for x in BASES], "00": [0, 0, 0],
+                                                "01": [1 / x for x in BASES], "10": [1 / x for x in BASES]}),
+    "a power of a negative number": (F.pow2, [-2.0] * 3, [0.0, 1.0, 3.0], {"0": [0, 1, 12], "00": [0, 0, -12]}),
+    "a slope of 0 or at 0": (lambda x, a: F.prelu(x, a, base_axis=0), [0.0, -2.0, 2.0], [0.25] * 3,
+                             {"0": [1, 0.25, 1], "1": [0, -2, 0], "01": [0, 1, 0]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARTIALS)
+@together
+def test_partials(name: str) -> Check:
+    """At a tie, extrema share the gradient; the exponent has no derivative at base 0."""
+    f, x0, x1, expected = PARTIALS[name]
+    for way, got in zip(expected, (yield from partials(f, x0, x1, *expected)), strict=True):
+        np.testing.assert_allclose(got, expected[way], rtol=1e-15, err_msg=way)
+
+
+@pytest.mark.parametrize("zeros", list(itertools.product([0, 1], repeat=3)))
+@together
+def test_product_with_zeros(zeros: tuple[int, ...]) -> Check:
+    a, b, c = np.array([2.0, 3.0, 5.0]) * (1 - np.array(zeros))
+    xs = [Variable.from_numpy_array(v, need_grad=True) for v in (a, b, c)]
+    gs = nn.grad(F.mul_n(*xs), xs)
+    (gbc,) = nn.grad(gs[0], xs[1])
+    assert (yield from values(*gs, gbc, *nn.grad(gbc, xs[2]))) == [b * c, a * c, a * b, c, 1]
+
+
+@together
+def test_product_of_one_variable_with_itself() -> Check:
+    found = yield from values(*derivatives(lambda v: F.mul_n(v, v, v), [0.0, 2.0], 3))
+    assert np.array_equal(found, [[0, 8], [0, 12], [0, 12], [6, 6]])
+
+
+@pytest.mark.parametrize("function", [F.softmax, F.log_softmax])
+@together
+def test_softmax_far_from_zero(function: Any) -> Check:
+    weights, gradients = np.array([0.0, 1.0, 2.0]), []
+    for x in ([1e30, -1e30, 0.0], [-1e5, -1e5, -1e5], [INF * -1, 0.0, 1.0]):
+        v = Variable.from_numpy_array(np.array(x), need_grad=True)
+        level = F.sum(function(v) * weights if np.isfinite(x).all() else F.exp(function(v)) * weights)
+        for _ in range(3):
+            gradients += nn.grad(level, v)
+            level = F.sum(gradients[-1] * weights)
+    y, *found = yield from values(F.softmax(np.array([1000.0, 1000.0])), *gradients)
+    assert np.array_equal(y, [0.5, 0.5]) and np.isfinite(found).all()
+
+
+@together
+def test_straight_through() -> Check:
+    functions = F.sign, F.floor, F.ceil, F.round
+    for g in (yield from values(*[derivatives(f, [-1.5, 0.0, 0.3], 1)[1] for f in functions])):
+        assert np.array_equal(g, [1, 1, 1])
+    assert not any([nn.registry[f.type_name].exact for f in functions])
+
+
+@together
+def test_comparisons_with_nan() -> Check:
+    x, other = np.array([NAN, 1.0]), np.array([0.0, NAN])
+    same = yield from values(F.equal(x, x), F.not_equal(x, x), F.logical_not(x))
+    assert np.array_equal(same, [[0, 1], [1, 0], [0, 0]])
+    assert np.isnan((yield from values(F.maximum2(x, other), F.minimum2(x, other)))).all()
+    passing = F.relu, F.relu6, F.hard_tanh, F.hard_sigmoid, F.leaky_relu, F.elu, F.selu, F.sign, F.abs
+    for f, y in zip(passing, (yield from values(*[f(x) for f in passing])), strict=True):
+        assert np.isnan(y[0]), f.name
+
+
+# ---------------------------------------------------------------- dtypes
+
+UNARY: list[tuple[str, dict[str, Any]]] = [
+    *((name, {"val": 2.0}) for name in ("add_scalar", "mul_scalar", "pow_scalar", "r_sub_scalar", "r_div_scalar",
+                                        "r_pow_scalar", "maximum_scalar", "minimum_scalar", "equal_scalar",
+                                        "not_equal_scalar", "less_scalar", "less_equal_scalar", "greater_scalar",
+                                        "greater_equal_scalar")),
+    ("pow_scalar", {"val": 0.5}),
+    ("pow_scalar", {"val": -0.3}),
+    *((name, {"val": True}) for name in ("logical_and_scalar", "logical_or_scalar", "logical_xor_scalar")),
+    *((name, {}) for name in (
+        "logical_not", "abs", "sign", "floor", "ceil", "round", "square", "reciprocal", "sqrt", "exp", "log", "erf",
+        "sin", "cos", "tan", "asin", "acos", "atan", "sinc", "sinc_derivative", "sinh", "cosh", "asinh", "acosh",
+        "atanh", "identity", "relu", "leaky_relu", "relu6", "hard_sigmoid", "hard_tanh", "elu", "selu", "sigmoid",
+        "log_sigmoid", "softplus", "tanh", "tanh_shrink", "softsign", "swish", "gelu", "mish", "softmax",
+        "log_softmax")),
+    ("crelu", {"axis": 0}),
+    ("celu", {"axis": 0}),
+]
+
+
+def unary_id(value: Any) -> str:
+    """A name for the test report."""
+    return value if isinstance(value, str) else ",".join(f"{k}={v}" for k, v in value.items())
+
+
+@pytest.mark.parametrize(("name", "arguments"), UNARY, ids=unary_id)
+@together(size=20)
+def test_half_precision(name: str, arguments: dict[str, Any]) -> Check:
+    """The dtype of the input is kept by the value and the gradient, which are near those of float32."""
+    f = getattr(F, name)
+    x = np.array([1.25, 2.5] if name == "acosh" else [0.25, 0.75])
+    dtypes = {np.float32: 0.0, np.float16: 4e-3, ml_dtypes.bfloat16: 3e-2}
+    y32, g32, *others = yield from values(
+        *[y for dtype in dtypes for y in derivatives(lambda v: f(v, **arguments), x, 1, dtype)]
+    )
+    for (dtype, tolerance), y, g in zip([*dtypes.items()][1:], others[::2], others[1::2], strict=True):
+        assert y.dtype == g.dtype == dtype
+        np.testing.assert_allclose(y.astype(np.float32), y32, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(g.astype(np.float32), g32, rtol=4 * tolerance, atol=4 * tolerance)
+
+
+@pytest.mark.parametrize(("name", "arguments"), UNARY, ids=unary_id)
+@together(size=20)
+def test_integers(name: str, arguments: dict[str, Any]) -> Check:
+    """Integers give what the same numbers give as float32."""
+    dtypes = np.float32, np.int32, np.uint8, np.bool_
+    arrays = [np.array([1, 1] if name == "acosh" else [0, 1], dtype) for dtype in dtypes]
+    expected, *found = yield from values(*[getattr(F, name)(x, **arguments) for x in arrays])
+    for y in found:
+        assert y.shape == expected.shape
+        np.testing.assert_array_equal(y.astype(np.float32), expected)
+        kept = ("abs", "sign", "floor", "ceil", "round", "square", "identity", "relu", "relu6", "crelu",
+                "maximum_scalar", "minimum_scalar", "add_scalar", "mul_scalar", "r_sub_scalar")
+        if name not in kept and arguments != {"val": 2.0}:
+            assert y.dtype == np.float32
+
+
+def test_numbers_that_the_dtype_does_not_hold() -> None:
+    x = np.array([0, 200], np.uint8)
+    assert np.array_equal(F.greater_scalar(x, val=-1.0).d, [1, 1])
+    assert np.array_equal(F.add_scalar(x, val=-1.0).d, [-1, 199])
+    assert np.array_equal(F.mul_scalar(x, val=0.5).d, [0, 100])
+    assert np.array_equal(F.sign(x, alpha=-1.0).d, [-1, 1])
+    assert np.array_equal(F.less_scalar(np.array([1, 2], np.int32), val=1e12).d, [1, 1])
+    for dtype in (np.float16, ml_dtypes.bfloat16, np.float32):
+        assert np.array_equal(F.minimum_scalar(np.array([1, 2], dtype), val=1e60).d, [1, 2])
+
+
+@pytest.mark.parametrize("name", ["add2", "sub2", "mul2", "div2", "pow2", "maximum2", "minimum2", "atan2", "add_n",
+                                  "mul_n", "equal", "less", "logical_and"])
+@together
+def test_mixed_dtypes(name: str) -> Check:
+    half, single = np.array([0.5, 2.0], np.float16), np.array([[1.0], [2.0]], np.float32)
+    xs = [Variable.from_numpy_array(x, need_grad=True) for x in (half, single)]
+    y = getattr(F, name)(*xs)
+    assert y.dtype == np.float32
+    assert y.shape == (2, 2)
+    gs = nn.grad(y, xs)
+    assert [g.dtype for g in gs] == [np.float16, np.float32]
+    assert [g.shape for g in gs] == [(2,), (2, 1)]
+    assert all([np.isfinite(g).all() for g in (yield from values(*gs))])
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "softplus", "log_sigmoid", "swish", "gelu", "mish", "tanh", "tanh_shrink",
+                                  "softsign", "elu", "selu", "erf", "atan", "asinh"])
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32], ids=lambda d: d.__name__)
+@together
+def test_finite_at_the_ends_of_the_dtype(name: str, dtype: Any) -> Check:
+    """No NaN or infinity at orders 0 to 3, up to half of the largest number that the dtype holds."""
+    largest = float(jnp.finfo(dtype).max) / 2
+    x = [-largest, -largest / 8, -300.0, -50.0, -10.0, 0.0, 10.0, 50.0, 300.0, largest / 8, largest]
+    for order, level in enumerate((yield from values(*derivatives(getattr(F, name), x, 3, dtype)))):
+        assert np.isfinite(level.astype(np.float64)).all(), f"order {order}: {level}"
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize("name", ["abs", "exp", "relu", "softmax", "crelu", "pow_scalar", "sinc"])
+def test_none_is_no_input(name: str) -> None:
+    with pytest.raises(TypeError, match=rf"{name}: x must be a Variable"):
+        getattr(F, name)(None)
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: F.add2(np.zeros(2), np.zeros(3)), r"add2\(.*x0 of shape \(2,\) and x1 of shape \(3,\) do not broadcast"),
+    (lambda: F.add_n(), "add_n: give at least one"),
+    (lambda: F.add_scalar(np.zeros(2), val="a"), "add_scalar: argument 'val' must be a number"),
+    (lambda: F.logical_and_scalar(np.zeros(2), val=0.5), "'val' must be True or False"),
+    (lambda: F.softmax(np.zeros((2, 3)), axis=2), r"softmax\(.*axis 2 is out of range for an array of 2 axes"),
+    (lambda: F.log_softmax(np.zeros(())), r"log_softmax\(.*axis -1 is out of range"),
+    (lambda: F.crelu(np.zeros(3)), "crelu: axis 1 is out of range for an array of 1 axes"),
+    (lambda: F.celu(np.zeros(3), axis=-2), "celu: axis -2 is out of range for an array of 1 axes"),
+    (lambda: F.prelu(np.zeros((2, 3)), np.zeros(2)), r"prelu\(.*x1 must have one element, or 3 .*got shape \(2,\)"),
+    (lambda: F.prelu(np.zeros(3), np.zeros(3)), r"prelu\(.*base_axis 1 is out of range"),
+    (lambda: F.softplus(np.zeros(3), beta=0.0), r"softplus\(.*beta must not be 0"),
+    (lambda: F.sinc_derivative(np.zeros(3), order=-1), "sinc_derivative: order must be between 0 and 200"),
+])
+def test_errors(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        call()
+
+
+@together
+def test_kinks_are_those_of_jax() -> Check:
+    """These choices are JAX's; leaky_relu, prelu, elu and selu nnabla's side."""
+    pairs = [
+        (F.relu, jax.nn.relu, 0.0), (F.relu6, jax.nn.relu6, 0.0), (F.relu6, jax.nn.relu6, 6.0),
+        (F.hard_tanh, jax.nn.hard_tanh, -1.0), (F.hard_tanh, jax.nn.hard_tanh, 1.0),
+        (F.softsign, jax.nn.soft_sign, 0.0),
+        (lambda v: F.maximum_scalar(v, val=2.0), lambda v: jnp.maximum(v, 2.0), 2.0),
+        (lambda v: F.minimum_scalar(v, val=2.0), lambda v: jnp.minimum(v, 2.0), 2.0),
+    ]
+    found = yield from values(*[derivatives(ours, x, 1, np.float32)[1] for ours, _, x in pairs])
+    assert found == [jax.grad(theirs)(x) for _, theirs, x in pairs]
+
+
+@pytest.mark.parametrize("dtype, value", [("bfloat16", 100.0), ("float32", 1e4), ("float32", 1e30)])
+def test_gradient_of_logsumexp_at_large_inputs(dtype, value):
+    x = F.constant(value, (2,), dtype)
+    (g,) = nn.grad([F.logsumexp(x)], [x])
+    assert np.asarray(g.d, np.float32).tolist() == [0.5, 0.5]
+
+
+def test_sink_has_the_dtype_of_its_floating_inputs():
+    assert F.sink(F.constant(1, (2,), "float16")).dtype == np.float16
+
+
+def test_negative_base_axis_counts_from_the_end():
+    x, w = F.constant(1, (2, 3, 4)), F.constant(1, (4, 5))
+    assert F.affine(x, w, base_axis=-1).shape == (2, 3, 5)
+    assert F.convolution(F.constant(1, (2, 3, 5)), F.constant(1, (4, 3, 2)), base_axis=-2).shape == (2, 4, 4)
+
+
+def test_functions_of_jax_that_sort_their_arguments_have_second_derivatives_at_ties() -> None:
+    def both(v: Any) -> Any:
+        return jnp.hypot(v[0], v[1]) + jax.scipy.special.betaln(v[0], v[1]) + jax.scipy.special.betaln(v[1], 2.0)
+
+    def trigamma(x: float) -> float:
+        return float(mp.psi(1, x))
+
+    expected = np.array([[1, -1], [-1, 1]]) / 2**2.5 - trigamma(4) + np.diag([trigamma(2)] * 2)
+    expected[1, 1] += trigamma(2) - trigamma(4)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(nj.hessian(both)(jnp.array([2.0, 2.0])), expected, rtol=1e-12)
+        length, slope = nj.value_and_grad(lambda v: jnp.hypot(v[0], v[1]))(jnp.array([1e200, -1e200]))
+        np.testing.assert_allclose([float(length), *slope], [2**0.5 * 1e200, 0.5**0.5, -(0.5**0.5)])

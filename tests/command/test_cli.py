@@ -1,0 +1,227 @@
+"""The `nngrad` command."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad_command
+from nngrad import __version__
+from nngrad.command import cli, ops
+from nngrad.command.demo import example_file
+from nngrad.graph import Composite, Op
+from nngrad_command.doctor import known_of
+from nngrad_command.in_clone import loaded
+from nngrad_command.installation import Requirement, parsed, release_of
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for option, expected in (("--version", "nngrad "), ("--help", "commands:")):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([option])
+        assert stopped.value.code == 0
+        assert expected in capsys.readouterr().out
+
+
+def test_help_names_each_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    text = capsys.readouterr().out
+    commands = "demo", "ops", "show", "view", "launch", "docs", "doctor"
+    assert all(f"\n    {command} " in text for command in commands)
+
+
+@pytest.mark.parametrize(
+    "wrong", [[], ["fly"], ["demo", "--steps", "0"], ["demo", "--seed", "-1"], ["ops", "--family", "x"]]
+)
+def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(wrong)
+    assert stopped.value.code == 2
+    assert "usage: nngrad" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_modules_are_commands() -> None:
+    """As `python -m` runs them, one after another."""
+    code = """
+import runpy, sys
+sys.argv = ["", "--version"]
+for module in ("nngrad", "nngrad.command.cli", "nngrad_command"):
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        print(end.code)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"nngrad {__version__}\n0\n" * 3
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    project = tomllib.loads(text)
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "nngrad_command.__version__"}
+    assert nngrad_command.__version__ == __version__
+    notes = (Path(__file__).parents[2] / "CHANGELOG.md").read_text()
+    assert f"\n## {__version__}" in notes
+    citation = (Path(__file__).parents[2] / "CITATION.cff").read_text()
+    assert re.search(r'^version: "(.*)"$', citation, re.MULTILINE)[1] == __version__  # type: ignore[index]
+
+
+def test_extras_are_on_one_page() -> None:
+    root = Path(__file__).parents[2]
+    extras = set(tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    rows = re.findall(r"^\| (`.*?) \|", (root / "docs" / "installing.md").read_text(), re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == extras
+
+
+# ---------------------------------------------------------------- ops
+
+
+def test_ops_lists_every_function(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ops"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = [line.split()[0] for line in lines[1:-1] if line.strip()]
+    assert sorted(listed) == sorted([*F.names(), *F.plain_names()])
+    assert lines[-1] == f"{len(listed)} functions"
+
+
+def test_ops_of_a_family() -> None:
+    shown = {entry.name: entry for entry in ops.functions_in("convolution")}
+    file = "nngrad/functions/convolution.py"
+    rule = "backward_registry/convolution.py"
+    assert shown["convolve"] == ("convolve", "Convolution", "bilinear", "any", rule)
+    assert shown["convolution"] == ("convolution", "", "composite", "by its parts", file)
+    shown = {entry.name: entry for family in F.FAMILIES for entry in ops.functions_in(family)}
+    assert {entry.kind for entry in shown.values()} <= {
+        "rule", "bilinear", "multilinear", "adjoint pair", "non-differentiable", "composite", "plain", "no rule"
+    }  # fmt: skip
+    assert [shown[name].orders for name in ("tanh", "round", "equal", "polygamma")] == [
+        "any", "estimate", "none", "by its parts"
+    ]  # fmt: skip
+
+
+def test_files_that_ops_names_are_there() -> None:
+    root = Path(nngrad_command.__file__).parents[1]
+    for family in F.FAMILIES:
+        for entry in ops.functions_in(family):
+            assert not entry.file or (root / entry.file).is_file(), entry
+
+
+def test_families_cover_every_function() -> None:
+    functions = [f for f in vars(F).values() if isinstance(f, Op | Composite)]
+    shown = {e.name for family in F.FAMILIES for e in ops.functions_in(family)}
+    assert {f.name for f in functions} | set(F.plain_names()) == shown
+
+
+# ---------------------------------------------------------------- doctor
+
+
+@pytest.mark.parametrize(
+    ("version", "threads"),
+    [
+        ("0.8.0", [["49176"]]),
+        ("0.10.1", [["49176"]]),
+        ("0.10.2", [["49176"], ["39103", "39257", "40412"]]),
+        ("0.11.0", [["49176"]]),
+        ("0.11.1", [["49176"], ["40101"], ["40416"]]),
+        ("0.11.2", [["49176"], ["40416"]]),
+        ("0.12.0.1", [["49176"], ["40416"]]),
+        ("0.13", []),
+        (None, []),
+    ],
+)
+def test_doctor_knows_versions_that_are_slow_or_wrong(version: str | None, threads: list[list[str]]) -> None:
+    lines = known_of(version)
+    assert [re.findall(r"#(\d+)", line) for line in lines] == threads
+    for line in lines:
+        what, advice = line.splitlines()
+        assert what.startswith(f"Known of jaxlib {version} on CPUs: ") and advice.strip()
+
+
+def test_requirements_are_read() -> None:
+    assert parsed("rich>=13")[:3] == ("rich", ">=13", "")
+    assert parsed('scikit-learn>=1.4; extra == "demo"')[:3] == ("scikit-learn", ">=1.4", "demo")
+    assert parsed("nngrad[demo]; extra == 'test'")[:3] == ("nngrad", "", "test")
+    assert parsed("jaxlib <=0.10.2,>=0.10.1").wanted == "jaxlib<=0.10.2,>=0.10.1"
+    assert release_of("0.10.2") > release_of("0.8") == release_of("0.8.0") > release_of("0.7.9")
+
+
+@pytest.mark.parametrize(
+    ("installed", "good"), [(None, False), ("0.7.2", False), ("0.8", True), ("0.9.1", True), ("0.10.0", False)]
+)
+def test_versions_are_compared(installed: str | None, good: bool) -> None:
+    for bounds in (">=0.8.0,<=0.9.1", ">=0.8,<0.10", ">0.7.2,!=0.10"):
+        assert Requirement("jax", bounds, "", installed).satisfied == good
+
+
+# ---------------------------------------------------------------- demo
+
+
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "made" / "here"
+    assert cli.main(["demo", "--steps", "20", "--output", str(folder), "--device", "cpu"]) == 0
+    text = capsys.readouterr().out
+    for name in ("digits.png", "curves.png"):
+        assert str(folder / name) in text
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+    assert "mean gradient norm" in text
+
+
+def test_demo_is_reproducible() -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    digits = loaded(example_file())
+    first, second = (digits.Gan(12, seed=3).train(nn.training_log(steps=12)) for _ in range(2))
+    assert [line["step"] for line in first] == [1, 10, 12]
+    assert [{**line, "seconds": 0} for line in first] == [{**line, "seconds": 0} for line in second]
+
+
+def test_the_example_of_the_demo_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+    digits = loaded(example_file())
+    monkeypatch.setattr(digits, "MEASURED_EVERY", 2)
+    take = digits.Gan.step
+
+    def interrupted(gan: Any, number: int) -> None:
+        take(gan, number)
+        if number == 3:
+            raise KeyboardInterrupt
+
+    results = []
+    for folder, step in ((tmp_path / "one", take), (tmp_path / "two", interrupted), (tmp_path / "two", take)):
+        monkeypatch.setattr(digits.Gan, "step", step)
+        with contextlib.suppress(KeyboardInterrupt):
+            results.append(digits.solve(6, folder))
+    assert results[0] == results[1] and 0 < results[0].error <= 1
+    assert (tmp_path / "one" / "digits.png").read_bytes() == (tmp_path / "two" / "digits.png").read_bytes()
+
+
+def test_demo_without_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    lacking = Requirement("scikit-learn", ">=1.4", "demo", None)
+    monkeypatch.setattr("nngrad.command.demo.missing", lambda extra: [lacking])
+    assert cli.main(["demo"]) == 1
+    said = capsys.readouterr().err
+    assert "scikit-learn>=1.4" in said
+    assert "-m pip install" in said
+
+
+def test_demo_where_nothing_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sklearn")
+    (tmp_path / "file").write_text("")
+    assert cli.main(["demo", "--steps", "1", "--output", str(tmp_path / "file")]) == 1
+    assert "nngrad demo: " in capsys.readouterr().err

@@ -1,0 +1,200 @@
+"""The bilaplacian: values against JAX, how much is computed, and Laplacians of Laplacians."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.jax as nj
+from nngrad.execution.interpret import interpret
+from nngrad.graph import Variable, functions_of
+from tests.autodiff.test_properties import SETTINGS
+from tests.rematerialising import in_chunks
+from tests.slow import slow_but_every
+
+RNG = np.random.default_rng(3)
+W = RNG.standard_normal((3, 4)) / 2
+V = RNG.standard_normal((4, 3)) / 2
+POINTS = RNG.uniform(0.3, 1, (4, 3))
+
+Field = Callable[[Any], Any]
+
+
+def nested(f: Field) -> Field:
+    """The trace of the Hessian of the trace of the Hessian."""
+
+    def trace(f: Field) -> Field:
+        return lambda x: jnp.trace(jax.hessian(f)(x), axis1=-2, axis2=-1)
+
+    return trace(trace(f))
+
+
+FIELDS: dict[str, tuple[Field, Field]] = {
+    "network": (
+        lambda x: F.sin(F.tanh(x @ W) @ V) @ np.ones((3, 1)),
+        lambda x: jnp.sin(jnp.tanh(x @ W) @ V) @ np.ones((3, 1)),
+    ),
+    "softmax": (lambda x: F.softmax(x @ W) @ V, lambda x: jax.nn.softmax(x @ W) @ V),
+    "several that move": (
+        lambda x: x[:, 0] ** x[:, 1] * F.exp(x[:, 2]) / F.sin(x[:, 0]),
+        lambda x: x[0] ** x[1] * jnp.exp(x[2]) / jnp.sin(x[0]),
+    ),
+    "several outputs": (
+        lambda x: F.add_n(*[F.sin(z) * z for z in F.split(F.tanh(x @ W), axis=1)]),
+        lambda x: jnp.sum(jnp.sin(jnp.tanh(x @ W)) * jnp.tanh(x @ W)),
+    ),
+    "determinant": (
+        lambda x: F.batch_det(F.tanh(F.reshape(x @ W, shape=(-1, 2, 2)))),
+        lambda x: jnp.linalg.det(jnp.tanh((x @ W).reshape(2, 2))),
+    ),
+    "linear": (lambda x: x @ W, lambda x: x @ W),
+}
+
+
+@pytest.mark.parametrize("name", slow_but_every(2, FIELDS))
+def test_bilaplacians_are_those_of_jax(name: str) -> None:
+    ours, theirs = FIELDS[name]
+    x = Variable.from_numpy_array(POINTS)
+    y = ours(x)
+    (value,) = interpret([nn.bilaplacian(y, x)], {})
+    with jax.enable_x64(True):
+        wanted = np.asarray(jax.jit(jax.vmap(nested(theirs)))(jnp.asarray(POINTS)))
+    size = max(1, np.abs(wanted).max())
+    np.testing.assert_allclose(value, wanted.reshape(value.shape), rtol=1e-10, atol=1e-10 * size)
+
+
+@pytest.mark.slow
+@settings(SETTINGS, max_examples=4)
+@given(st.integers(1, 5), st.lists(st.tuples(st.integers(-3, 3), st.lists(st.integers(0, 4), min_size=5, max_size=5)),
+                                   min_size=1, max_size=3))
+def test_bilaplacians_of_polynomials(d: int, terms: list[tuple[int, list[int]]]) -> None:
+    """Sums of products of powers in d variables, of one point, whose derivatives are known."""
+    point = np.linspace(0.4, 1.2, d)
+    x = Variable.from_numpy_array(point)
+    y = F.add_n(*[c * F.prod(x ** np.asarray(powers[:d], float)) for c, powers in terms])
+
+    def derivative(powers: list[int], orders: np.ndarray) -> float:
+        factors = [
+            np.prod(np.arange(p - n + 1, p + 1)) * t ** (p - n) if n <= p else 0.0
+            for p, n, t in zip(powers, orders, point, strict=False)
+        ]
+        return float(np.prod(factors))
+
+    unit = 2 * np.eye(d, dtype=int)
+    wanted = sum(c * derivative(powers, unit[i] + unit[j]) for c, powers in terms for i in range(d) for j in range(d))
+    for result in (nn.bilaplacian(y, x, batched=False), nn.laplacian(nn.laplacian(y, x, False), x, False)):
+        np.testing.assert_allclose(interpret([result], {})[0], wanted, rtol=1e-9, atol=1e-9)
+
+
+# ---------------------------------------------------------------- how much is computed
+
+
+def products_of(result: Variable, width: int) -> int:
+    """The rows of all products with a square matrix of this width, in units of the batch."""
+    found = [f for f in functions_of([result]) if f.op.cost is not None and f.inputs[1].shape == (width, width)]
+    return sum(f.specs[0].size // (len(POINTS) * width) for f in found)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 10])
+def test_the_values_carried_are_the_symmetric_ones(d: int) -> None:
+    x = Variable((len(POINTS), d))
+    square = Variable((7, 7))
+    y = F.sum(F.tanh(F.tanh(x @ np.ones((d, 7), "f")) @ square), axis=1)
+    result = nn.bilaplacian(y, x)
+    assert products_of(result, 7) == 2 + 2 * d + d * (d + 1) // 2
+    assert products_of(nn.laplacian(nn.laplacian(y, x), x), 7) == products_of(result, 7)
+
+
+def test_many_dimensions_are_computed_together() -> None:
+    x = Variable((2, 40))
+    y = F.sum(F.tanh(F.tanh(x @ np.ones((40, 7), "f"))), axis=1)
+    assert len(functions_of([nn.bilaplacian(y, x)])) < 400
+
+
+@pytest.mark.slow
+def test_ways_through_many_dimensions_agree() -> None:
+    """A network, for which values are carried, and what Laplacians are nested for: no matrix product, and a softmax
+    with its many terms."""
+    d = 8
+    rng = np.random.default_rng(d)
+    w, v = rng.standard_normal((d, 2)) / 3, rng.standard_normal((2, 3))
+    fields: list[tuple[Field, Field]] = [
+        (lambda x: F.sum(F.sin(F.tanh(x @ w) @ v), axis=1),
+         lambda x: jnp.sum(jnp.sin(jnp.tanh(x @ w) @ v))),
+        (lambda x: (1 + F.sum(x * x, axis=1)) ** -0.5, lambda x: (1 + jnp.sum(x * x)) ** -0.5),
+        (lambda x: F.softmax(F.tanh(x @ w) @ v)[:, 0], lambda x: jax.nn.softmax(jnp.tanh(x @ w) @ v)[0]),
+    ]
+    points = rng.uniform(0.3, 1, (2, d))
+    x = Variable.from_numpy_array(points)
+    fourth = [[np.eye(d)[i], np.eye(d)[i], np.eye(d)[j], np.eye(d)[j]] for i in range(d) for j in range(d)]
+    values = interpret([nn.bilaplacian(ours(x), x) for ours, _ in fields], {})
+    for value, (_, theirs) in zip(values, fields, strict=True):
+
+        def along(point: Any, vectors: Any, f: Field = theirs) -> Any:
+            for i in range(4):
+                f = lambda x, f=f, t=vectors[i]: jax.jvp(f, (x,), (t,))[1]  # noqa: E731
+            return f(point)
+
+        with jax.enable_x64(True):
+            each = jax.jit(jax.vmap(jax.vmap(along, (None, 0)), (0, None)))(jnp.asarray(points), jnp.asarray(fourth))
+        np.testing.assert_allclose(value, np.sum(np.asarray(each), axis=1), rtol=1e-9)
+
+
+def test_without_matrix_products_laplacians_are_nested() -> None:
+    x = Variable((2, 6))
+    distance = (1 + F.sum(x * x, axis=1)) ** -0.5
+    assert len(functions_of([nn.bilaplacian(distance, x)])) < 80  # 49 nested; 347 where values are carried, for d = 10
+
+
+# ---------------------------------------------------------------- Laplacians of Laplacians
+
+
+def test_laplacians_of_what_is_linear_in_laplacians() -> None:
+    x = Variable.from_numpy_array(POINTS)
+    u = FIELDS["network"][0](x)
+    with in_chunks():
+        inner, inner_chunked = nn.laplacian(u, x), nn.laplacian(u, x, chunk=3)  # with chunks it is not known as one
+    results = []
+    for w in (inner, inner_chunked):
+        fields = [-w, u**3 - u - 0.1 * w, 3 * F.reshape(w, shape=(4,)), w + nn.laplacian(F.sin(u), x), u * w, F.sin(w),
+                  x[:, :1] * w, F.unlink(u) * w]
+        results.append(interpret([nn.laplacian(field, x) for field in fields], {}))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+    cahn_hilliard = nn.laplacian(u**3 - u - 0.1 * inner, x)
+    assert products_of(nn.laplacian(-inner, x), 3) == products_of(nn.bilaplacian(u, x), 3)
+    assert len(functions_of([cahn_hilliard])) < 2 * len(functions_of([nn.bilaplacian(u, x)]))
+
+
+def test_laplacians_by_others_and_stopped_ones_are_differentiated() -> None:
+    x, z = Variable.from_numpy_array(POINTS), Variable.from_numpy_array(POINTS + 1)
+    u = F.sin(x * z)
+    mixed = nn.laplacian(nn.laplacian(u, x), z)
+    a, b = POINTS, POINTS + 1
+    wanted = (a * a * b * b - 2) * np.sin(a * b) - 4 * a * b * np.cos(a * b)
+    np.testing.assert_allclose(interpret([mixed], {})[0], wanted, rtol=1e-9)
+    inner = nn.laplacian(F.sum(F.sin(x), axis=1), x)
+    inner.need_grad = False
+    assert not np.any(interpret([nn.laplacian(inner, x)], {})[0])
+
+
+def test_the_drop_in_transformations_know_them() -> None:
+    with jax.enable_x64(True):
+        points = jnp.asarray(POINTS)
+        theirs = lambda x: jnp.sum(jnp.sin(jnp.tanh(x @ W) @ V))  # noqa: E731
+        wanted = jax.jit(jax.vmap(nested(theirs)))(points)
+        counts = []
+        for ours in (nj.bilaplacian(theirs), nj.laplacian(nj.laplacian(theirs))):
+            run = jax.jit(jax.vmap(ours))
+            np.testing.assert_allclose(run(points), wanted, rtol=1e-10)
+            counts.append(run.lower(points).as_text().count("dot_general"))
+        assert counts[0] == counts[1]

@@ -1,0 +1,392 @@
+"""nn.vmap: values and derivatives against the same function of JAX, one row after another; what is built; what is
+refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+from nngrad.graph import functions_of
+from tests.exact import exactly
+from tests.functions.test_loops import OURS, SCANS, THEIRS, flat
+from tests.leaves import leaf
+from tests.oracle import check
+from tests.slow import slow_but_every
+
+RNG = np.random.default_rng(0)
+K, T, N = 2, 4, 3
+X, C, W = RNG.standard_normal((T, 2, N)), RNG.standard_normal((2, N)), RNG.standard_normal((N, N)) * 0.5
+
+
+def ops_of(outputs: Any) -> list[str]:
+    """The names of the functions that a graph has."""
+    return [f.name for f in functions_of(outputs)]
+
+
+def by_rows(function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
+    """A function of JAX, applied to one row after another, and its results stacked."""
+    def each(*xs: Any) -> Any:
+        count = next(x.shape[a] for x, a in zip(xs, axes, strict=True) if a is not None)
+        rows = [
+            function(*[x if a is None else jnp.take(x, i, axis=a) for x, a in zip(xs, axes, strict=True)])
+            for i in range(count)
+        ]
+        return tuple([jnp.stack(ys) for ys in zip(*map(jax.tree.leaves, rows), strict=True)])
+    return each
+
+
+def with_rows(a: np.ndarray[Any, Any], axis: int | None) -> np.ndarray[Any, Any]:
+    """`K` arrays like `a` along an axis."""
+    return a if axis is None else np.stack([a * (1 + 0.1 * k) for k in range(K)], axis=axis)
+
+
+def check_rows(ours: Any, theirs: Any, arrays: Sequence[Any], axes: tuple[int | None, ...], orders: int) -> None:
+    """Compare `nn.vmap` of a function with `jax.vmap` of the same for JAX, and so their gradients."""
+    inputs = [with_rows(np.asarray(a), axis) for a, axis in zip(arrays, axes, strict=True)]
+    reference = jax.vmap(theirs, in_axes=axes)
+    check(nn.vmap(ours, in_axes=axes), lambda *xs: tuple(jax.tree.leaves(reference(*xs))), inputs, orders,
+          numeric=False)
+
+
+# ---------------------------------------------------------------- loops
+
+CHOICES: list[tuple[int | None, ...]] = [(0, None, None), (None, 1, None), (None, None, 0), (1, 0, -1), (None, 0, 2)]
+"""Which of the slices, the carry and what is captured have rows, and where."""
+
+
+@pytest.mark.parametrize("number", slow_but_every(2, range(len(SCANS))), ids=[f.__name__ for f in SCANS])
+def test_scan_to_order_2(number: int) -> None:
+    function, axes = SCANS[number], CHOICES[number % len(CHOICES)]
+    check_rows(flat(function, OURS), flat(function, THEIRS), [X, C, W], axes, 2)
+
+
+def test_scan_to_order_3() -> None:
+    check_rows(flat(SCANS[0], OURS), flat(SCANS[0], THEIRS), [X, C, W], (None, 0, None), 3)
+
+
+def test_a_loop_stays_one_loop_with_rows_where_they_are_needed() -> None:
+    x, w = leaf(X), leaf(W)
+
+    def step(carry: Any, x: Any) -> Any:
+        h, level = carry
+        return (F.tanh(h @ w + x), level * 0.5), level
+
+    mapped = nn.vmap(lambda c: F.scan(step, (c, leaf(1.0)), x), out_axes=((0, None), None))
+    last, levels = mapped(leaf(RNG.random((5, 2, N))))
+    (loop,) = [f for f in functions_of([last[0], levels]) if f.name == "scan_of_body"]
+    assert [x.shape for x in loop.inputs] == [(N, N), (5, 2, N), (), (T, 2, N)]
+    assert last[0].shape == (5, 2, N) and last[1].shape == () and levels.shape == (T,)
+    assert "mapped" not in ops_of([last[0]])
+
+
+# ---------------------------------------------------------------- branches
+
+
+def test_branches_that_all_rows_take_together_stay_branches() -> None:
+    w = leaf(W)
+    y = nn.vmap(lambda c: F.cond(F.sum(w) > 0, lambda: F.tanh(c @ w), lambda: c @ w))(leaf(RNG.random((5, 2, N))))
+    assert ops_of([y]).count("switch_of_bodies") == 1
+
+    def ours(c: Any, w: Any) -> Any:
+        return F.switch(np.int32(1), [lambda c: F.tanh(c @ w), lambda c: F.sin(c) @ w, lambda c: c], c)
+
+    check_rows(ours, lambda c, w: jnp.sin(c) @ w, [C, W], (0, None), 2)
+
+
+def test_branches_that_rows_take_by_themselves() -> None:
+    """Each row by its own branch; the logarithm is not real for those that do not take it."""
+    def ours(c: Any, w: Any) -> Any:
+        s = F.sum(c)
+        return F.cond(s > 0, lambda: F.sum(F.log(s * F.exp(w))), lambda: F.sum(F.sin(c) @ w))
+
+    def theirs(c: Any, w: Any) -> Any:
+        s = jnp.sum(c)
+        return lax.cond(s > 0, lambda: jnp.sum(jnp.log(s * jnp.exp(w))), lambda: jnp.sum(jnp.sin(c) @ w))
+
+    rows = np.stack([C * k for k in (1.0, -1.0, 0.0, 2.0)])
+    check(nn.vmap(ours, in_axes=(0, None)), by_rows(theirs, (0, None)), [rows, W], 2, numeric=False)
+
+
+@pytest.mark.parametrize("index", [[0, 1, 2, 1], [-3, 7, 0, 2], [1, 1, 1, 1]])
+def test_each_row_by_its_own_index(index: list[int]) -> None:
+    given = np.asarray(index, np.int32)
+
+    def ours(i: Any, c: Any) -> Any:
+        return F.switch(i, [F.sin, lambda c: c * c, lambda c: F.exp(c) @ leaf(W)], c)
+
+    def theirs(i: Any, c: Any) -> Any:
+        return lax.switch(i, [jnp.sin, lambda c: c * c, lambda c: jnp.exp(c) @ W], c)
+
+    rows = np.stack([C * k for k in (1.0, -1.0, 0.5, 2.0)])
+    check(nn.vmap(ours), by_rows(theirs, (0, 0)), [given, rows], 2, numeric=False)
+
+
+@pytest.mark.parametrize("kind", ["loop", "product", "mixed"])
+def test_infinite_derivatives_of_a_branch_that_a_row_does_not_take(kind: str) -> None:
+    """Selections cannot be moved outside of a loop or a product with a matrix, and no NaN comes out of them."""
+    def branch(m: Any, c: Any, w: Any) -> Any:
+        if kind == "loop":
+            return m.sum(m.scan(lambda h, x: (m.sqrt(h * h) + m.log(x), None), c, c[None] * 1.0)[0])
+        if kind == "product":
+            return m.sum(m.sqrt(c) @ w)
+        return m.sum((m.log(c) * m.sin(c)) @ w) * m.sum(w)
+
+    class Mine:
+        sum, sqrt, log, sin, scan = F.sum, F.sqrt, F.log, F.sin, F.scan
+
+    class Jax:
+        sum, sqrt, log, sin, scan = jnp.sum, jnp.sqrt, jnp.log, jnp.sin, lax.scan
+
+    def ours(c: Any, w: Any) -> Any:
+        return F.cond(F.sum(c) > 1, lambda: branch(Mine, c, w), lambda: F.sum(c * c))
+
+    def theirs(c: Any, w: Any) -> Any:
+        return lax.cond(jnp.sum(c) > 1, lambda: branch(Jax, c, w), lambda: jnp.sum(c * c))
+
+    rows = np.stack([np.zeros((2, N)), np.abs(C) + 1, -np.abs(C)])
+    check(nn.vmap(ours, in_axes=(0, None)), by_rows(theirs, (0, None)), [rows, W], 2, numeric=False)
+    check(nn.vmap(ours, in_axes=(0, None)), by_rows(theirs, (0, None)), [rows[:1], W], 1, numeric=False)
+
+
+# ---------------------------------------------------------------- loops without a count
+
+
+def test_rows_stop_at_different_steps() -> None:
+    def ours(a: Any) -> Any:
+        def step(s: Any) -> Any:
+            return (s[0] + a / s[0]) / 2, s[1] + 1
+        return F.while_loop(lambda s: F.abs(s[0] * s[0] - a) > 1e-9 * a, step, (a, 0))
+
+    a = np.array([2.0, 4.0, 1e6, 0.25])
+    y, steps = nn.vmap(ours)(leaf(a))
+    np.testing.assert_allclose(y.d, np.sqrt(a), rtol=1e-9)
+    alone = [int(ours(leaf(row))[1].d) for row in a]
+    assert steps.d.tolist() == alone and len(set(alone)) > 2
+    x = leaf(a)
+    y, _ = nn.vmap(ours)(x)
+    (t,) = nn.jvp(y, x, np.ones(4))
+    (tt,) = nn.jvp(t, x, np.ones(4))
+    np.testing.assert_allclose(t.d, 0.5 * a**-0.5, rtol=1e-7)
+    np.testing.assert_allclose(tt.d, -0.25 * a**-1.5, rtol=1e-5)
+    with pytest.raises(ValueError, match="bound"):
+        nn.grad(y, x)
+
+
+def test_rows_stop_together_and_those_that_are_done_do_not_keep_a_loop_within_from_ending() -> None:
+    w = leaf(W)
+    y = nn.vmap(lambda c: F.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, F.tanh(s[1] @ w)), (0, c))[1])(leaf(X))
+    expected = X
+    for _ in range(3):
+        expected = np.tanh(expected @ W)
+    np.testing.assert_allclose(y.d, expected, rtol=1e-12)
+    def ours(a: Any) -> Any:
+        def halved(a: Any) -> Any:
+            return F.while_loop(lambda b: F.abs(b) < 1, lambda b: b * 2, a) * 0 + a - 1
+        return F.while_loop(lambda b: b > 0, halved, a)
+
+    np.testing.assert_array_equal(nn.vmap(ours)(leaf([1.0, 3.0, 2.0])).d, [0, 0, 0])
+
+
+def test_a_branch_with_a_loop_that_would_not_end_for_rows_that_do_not_take_it() -> None:
+    def ours(a: Any) -> Any:
+        return F.cond(a > 0, lambda: F.while_loop(lambda b: b < 8, lambda b: b * 2, a), lambda: a)
+
+    np.testing.assert_array_equal(nn.vmap(ours)(leaf([1.0, 0.0, 3.0])).d, [8, 0, 12])
+    np.testing.assert_array_equal(nn.vmap(ours)(leaf([0.0, -1.0])).d, [0, -1])
+
+
+def test_a_bounded_loop_to_order_2() -> None:
+    def ours(a: Any) -> Any:
+        return F.while_loop(lambda y: F.abs(y * y - a) > 1e-12, lambda y: (y + a / y) / 2, a * 0.5 + 0.5, bound=9)
+
+    def theirs(a: Any) -> Any:
+        y = a * 0.5 + 0.5
+        for _ in range(9):
+            y = jnp.where(jnp.abs(y * y - a) > 1e-12, (y + a / y) / 2, y)
+        return y
+
+    check(nn.vmap(ours), by_rows(theirs, (0,)), [np.array([2.0, 1.0, 9.0])], 2, numeric=False)
+
+
+# ---------------------------------------------------------------- gradients of each sample
+
+
+def loss(m: Any, x: Any, t: Any, w: Any) -> Any:
+    """A loss of one sample."""
+    return m.sum((m.tanh(x @ w) - t) ** 2)
+
+
+def test_gradients_of_each_sample_to_order_3() -> None:
+    def ours(x: Any, t: Any, w: Any) -> Any:
+        return nn.grad(loss(F, x, t, w), [w])[0]
+
+    def theirs(x: Any, t: Any, w: Any) -> Any:
+        return jax.grad(lambda w: loss(jnp, x, t, w))(w)
+
+    check_rows(ours, theirs, [C[0], C[1], W], (0, 0, None), 2)
+
+
+def test_gradients_of_each_sample_reach_what_is_read_from_outside() -> None:
+    w, x, t = leaf(W), leaf(X[0]), leaf(X[1])
+    each = nn.vmap(lambda x, t: nn.grad(loss(F, x, t, w), [w])[0])(x, t)
+    norms = F.sum(F.sum(each**2, axis=(1, 2)) ** 0.5)
+    (gw,) = nn.grad(norms, [w])
+
+    def total(w: Any) -> Any:
+        rows = [jax.grad(lambda w, i=i: loss(jnp, X[0][i], X[1][i], w))(w) for i in range(2)]
+        return sum(jnp.sqrt(jnp.sum(g**2)) for g in rows)
+
+    np.testing.assert_allclose(gw.d, exactly(jax.grad(total), W), rtol=1e-10)
+
+
+def test_gradients_of_each_sample_are_products_of_all_at_once_and_batched_once() -> None:
+    w, x, t = leaf(W), leaf(RNG.random((50, N))), leaf(RNG.random((50, N)))
+    each = nn.vmap(lambda x, t: nn.grad(loss(F, x, t, w), [w])[0])(x, t)
+    names = ops_of([each])
+    assert "mapped" not in names and "scan_of_body" not in names
+    assert sum([f.op.heavy for f in functions_of([each])]) == 2
+    def value() -> float:
+        w, x, t = leaf(W), leaf(RNG.random((5, N))), leaf(RNG.random((5, N)))
+        return float(nn.vmap(lambda x, t: nn.grad(loss(F, x, t, w), [w])[0])(x, t).d.sum())
+    value()
+    misses = nn.executables.info().misses
+    value()
+    assert nn.executables.info().misses == misses
+
+
+# ---------------------------------------------------------------- how it is called
+
+
+def test_maps_nest() -> None:
+    a, b = leaf(C[0]), leaf(np.arange(4.0))
+    table = nn.vmap(lambda x: nn.vmap(lambda y: F.sin(x) * y)(b))(a)
+    np.testing.assert_allclose(table.d, np.sin(C[0])[:, None] * np.arange(4.0))
+    products = nn.vmap(nn.vmap(lambda u, v: F.sum(u * v), in_axes=(0, None)), in_axes=(None, 0))(leaf(C), leaf(X[0]))
+    np.testing.assert_allclose(products.d, X[0] @ C.T)
+    check(nn.vmap(nn.vmap(lambda u, v: F.sum(F.sin(u * v)), in_axes=(0, None)), in_axes=(None, 0)),
+          lambda u, v: jnp.sum(jnp.sin(u[None] * v[:, None]), axis=2), [C, X[0]], 2)
+
+
+def test_pytrees_and_where_axes_are() -> None:
+    def fun(given: Any, k: Any, *, shift: Any) -> Any:
+        return {"y": given["a"] @ given["b"] * k + shift, "k": k, "n": None, "one": 1.0}
+
+    given = {"a": leaf(X), "b": leaf(W)}
+    got = nn.vmap(fun, in_axes=({"a": 1, "b": None}, None), out_axes={"y": -1, "k": None, "n": None, "one": 0})(
+        given, 2.0, shift=leaf([1.0, 2.0])
+    )
+    expected = np.stack([X[:, i] @ W * 2.0 + (i + 1) for i in range(2)], axis=-1)
+    np.testing.assert_allclose(got["y"].d, expected)
+    assert got["n"] is None and got["k"].d == 2.0
+    np.testing.assert_array_equal(got["one"].d, [1.0, 1.0])
+
+
+def test_what_does_not_depend_on_rows_is_the_same_for_all() -> None:
+    w = leaf(W)
+    same, each = nn.vmap(lambda x: (F.exp(w), x + F.exp(w)), out_axes=(None, 0))(leaf(np.ones(4)))
+    assert same.shape == (N, N) and each.shape == (4, N, N)
+    assert nn.vmap(lambda x: F.exp(w))(leaf(np.ones(4))).shape == (4, N, N)
+
+
+def test_no_rows() -> None:
+    w = leaf(W)
+    y = nn.vmap(lambda x: F.scan(lambda h, _: (F.tanh(h @ w), None), x, length=2)[0])(leaf(np.zeros((0, N))))
+    assert y.d.shape == (0, N)
+    assert not np.any(nn.grad(F.sum(y), w)[0].d)
+
+
+def test_random_functions_draw_for_each_row() -> None:
+    nn.seed(3)
+    x = leaf(np.ones((50, 40)))
+    y = nn.vmap(lambda x: F.dropout(x, p=0.5))(x)
+    (gx,) = nn.grad(F.sum(y * y), x)
+    nn.forward_all([gx, y])
+    assert len({tuple(row) for row in y.d}) == 50
+    np.testing.assert_array_equal(gx.d != 0, y.d != 0)
+    first = y.d.copy()
+    nn.forward_all([gx, y])
+    assert (first != y.d).any()
+    noise = F.randn(shape=(3,))
+    assert len(np.unique(nn.vmap(lambda x: F.sum(x) * 0 + noise)(x).d)) == 3
+    both = nn.vmap(lambda x: F.scan(lambda _, x: (None, x + F.randn(shape=())), None, x)[1])(leaf(np.zeros((5, 6))))
+    assert len(np.unique(both.d)) == 30
+
+
+def test_gradients_stop_where_they_did_and_switches_are_in_force() -> None:
+    def fun(x: Any) -> Any:
+        inner = F.sin(x)
+        inner.need_grad = False
+        return F.sum(inner * x)
+
+    x = leaf(C)
+    (g,) = nn.grad(F.sum(nn.vmap(fun)(x)), x)
+    np.testing.assert_allclose(g.d, np.sin(C))
+    x = leaf(C)
+    with nn.auto_forward():
+        assert nn.vmap(lambda x: F.sum(F.sin(x)))(x).is_computed
+    with nn.no_grad():
+        y = nn.vmap(lambda x: F.sum(F.sin(x)))(x)
+    assert not np.any(nn.grad(F.sum(y) + F.sum(x), x)[0].d - 1)
+
+
+def test_integers_and_dtypes() -> None:
+    x = leaf(np.arange(6).reshape(3, 2), np.int32, need_grad=False)
+    y = nn.vmap(lambda x: F.scan(lambda n, i: (n + i, n), np.int32(0), x))(x)
+    assert y[0].dtype == np.int32 and y[0].d.tolist() == [1, 5, 9]
+    assert nn.vmap(lambda x: x * 0.5)(leaf(C, np.float32)).dtype == np.float32
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: nn.vmap(3), TypeError, "fun: expected a function"),
+        (lambda: nn.vmap(F.sin, in_axes=[0]), TypeError, "in_axes must be an int, None or a tuple"),
+        (lambda: nn.vmap(F.sin, in_axes=0.5)(leaf(C)), TypeError, "in_axes must be ints or None, got 0.5"),
+        (lambda: nn.vmap(F.sin, in_axes=(0, 0))(leaf(C)), ValueError, "in_axes .* does not match"),
+        (lambda: nn.vmap(F.sin, in_axes=None)(leaf(C)), ValueError, "at least one argument"),
+        (lambda: nn.vmap(F.sin, in_axes=2)(leaf(C)), ValueError, "shape .2, 3., has no axis 2"),
+        (lambda: nn.vmap(F.sin)(1.0), ValueError, "has no axis 0"),
+        (lambda: nn.vmap(F.add2)(leaf(C), leaf(X)), ValueError, "the same number of rows, but .* has 2, .* has 4"),
+        (lambda: nn.vmap(F.sin, out_axes=None)(leaf(C)), ValueError, "differs between rows"),
+        (lambda: nn.vmap(F.sin, out_axes=2)(leaf(C)), ValueError, "the result.* has no axis 2"),
+        (lambda: nn.vmap(lambda x: x.d)(leaf(C)), ValueError, "cannot read a value in the body of vmap"),
+        (lambda: nn.vmap(lambda x: object())(leaf(C)), TypeError, "the result"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(call: Callable[[], Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_updates_of_leaves_are_refused() -> None:
+    nn.clear_parameters()
+    with pytest.raises(ValueError, match=r"vmap: update in the body .*test_vmap.py.* updates a Variable"):
+        nn.vmap(lambda x: PF.batch_normalization(x, axes=(1,)))(leaf(X, np.float32))
+
+
+def test_a_row_of_what_was_computed_outside_does_not_depend_on_a_row() -> None:
+    x = leaf(np.arange(1.0, 4.0))
+    (g,) = nn.grad(F.sum(x**2), x)
+    for function, given in (
+        (lambda gi, xi: nn.grad(gi, xi)[0], (g, x)), (lambda xi: nn.grad(F.sum(2 * g), xi)[0], (x,)),
+    ):
+        with pytest.raises(ValueError, match="in the function of vmap: its output was computed outside"):
+            nn.vmap(function)(*given)
+    with pytest.raises(ValueError, match="in the function of scan: its output was computed outside"):
+        F.scan(lambda c, each: (c, nn.grad(each[0], each[1])[0]), 0.0, (g, x))
+    # Zero by its nature: values that are not related outside, and a function that does not read an argument.
+    other = leaf(np.ones(3))
+    np.testing.assert_array_equal(nn.vmap(lambda a, b: nn.grad(a, b)[0])(other, x).d, 0)
+    np.testing.assert_array_equal(nn.vmap(lambda velocity, q: nn.grad(velocity**2, q)[0])(g, x).d, 0)

@@ -1,0 +1,294 @@
+"""Programs that differ in numbers alone share an executable."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.execution.compiled import executable_of
+from nngrad.execution.executable import Executable
+from nngrad.execution.lower import linearize
+from nngrad.execution.partitions import hoist_from, with_literals
+from nngrad.execution.program import Program
+from tests.costs import compilations
+from tests.oracle import by_jax
+
+
+@pytest.fixture(autouse=True)
+def no_executables() -> None:
+    nn.executables.clear()
+
+
+def values(build: Callable[[float], nn.Variable], numbers: list[float]) -> list[np.ndarray]:
+    """The values for several numbers, each of a graph of its own."""
+    found = []
+    for number in numbers:
+        y = build(number)
+        y.forward()
+        found.append(y.d.copy())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("build", "reference"),
+    [
+        (lambda c: F.sin(nn.Variable.from_numpy_array(np.arange(3.0))) * c, lambda c: np.sin(np.arange(3.0)) * c),
+        (lambda c: nn.Variable.from_numpy_array(np.arange(3.0)) ** c, lambda c: np.arange(3.0) ** c),
+        (lambda c: c + F.exp(nn.Variable.from_numpy_array(np.ones(3))) / c, lambda c: c + np.exp(np.ones(3)) / c),
+        (lambda c: F.constant(c, (2,), "float64") + 1.0, lambda c: np.full(2, c) + 1.0),
+    ],
+    ids=["product", "power", "quotient", "constant"],
+)
+def test_a_number_that_changes_is_compiled_once(
+    build: Callable[[float], nn.Variable], reference: Callable[[float], np.ndarray]
+) -> None:
+    numbers = [0.3 + 0.071 * i for i in range(30)]
+    with compilations() as compiled:
+        found = values(build, numbers)
+    assert len(compiled) == 1
+    for number, value in zip(numbers, found, strict=True):
+        np.testing.assert_allclose(value, reference(number), rtol=1e-13)
+
+
+def test_numbers_of_integers_stay() -> None:
+    x = np.arange(4, dtype=np.int32)
+    for number in (2.0, 3.0, 2.5, 4.0):
+        y = F.mul_scalar(nn.Variable.from_numpy_array(x), number)
+        np.testing.assert_allclose(y.d, x * number)
+        assert y.dtype == (np.int32 if number.is_integer() else np.float32)
+
+
+def test_an_annealed_penalty_is_compiled_a_few_times() -> None:
+    rng = np.random.default_rng(0)
+    w1, w2 = (nn.Variable.from_numpy_array(rng.standard_normal(s), need_grad=True) for s in ((5, 8), (8, 1)))
+    data = rng.standard_normal((4, 5))
+
+    def gradient(lam: float) -> list[np.ndarray]:
+        x = nn.Variable.from_numpy_array(data, need_grad=True)
+        y = F.affine(F.tanh(F.affine(x, w1)), w2)
+        (gx,) = nn.grad(y, x)
+        loss = F.mean(y) + lam * F.mean((F.sum(gx**2, axis=1) ** 0.5 - 1) ** 2)
+        loss.forward()
+        for w in (w1, w2):
+            w.grad.zero()
+        loss.backward()
+        return [w1.g.copy(), w2.g.copy()]
+
+    at_zero, at_one = gradient(0.0), gradient(1.0)
+    lams = [0.01 + 0.03 * i for i in range(30)]
+    with compilations() as compiled:
+        found = [gradient(lam) for lam in lams]
+    assert len(compiled) <= 4  # twice, and what accumulates
+    for lam, g in zip(lams, found, strict=True):
+        for each, zero, one in zip(g, at_zero, at_one, strict=True):
+            np.testing.assert_allclose(each, zero + lam * (one - zero), rtol=1e-10, atol=1e-12)
+
+
+def test_numbers_that_come_again_are_not_compiled_again() -> None:
+    def build(c: float) -> nn.Variable:
+        return F.tanh(nn.Variable.from_numpy_array(np.arange(3.0))) * c
+
+    values(build, [0.2, 0.3, 0.4])
+    with compilations() as compiled:
+        values(build, [0.4, 0.2, 0.3, 0.2])
+    assert not compiled
+
+
+def test_special_numbers_are_inputs_too() -> None:
+    def build(c: float) -> nn.Variable:
+        return nn.Variable.from_numpy_array(np.array([1.0, -2.0], np.float32)) * c
+
+    numbers = [0.5, 0.25, np.inf, -0.0, 1e300, np.nan]
+    for number, value in zip(numbers, values(build, numbers), strict=True):
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.testing.assert_array_equal(value, np.array([1.0, -2.0], np.float32) * np.float32(number))
+        assert value.dtype == np.float32
+    assert np.signbit(values(build, [-0.0])[0]).tolist() == [True, False]
+
+
+def test_a_hoisted_literal_equals_no_number() -> None:
+    x = nn.Variable.from_numpy_array(np.arange(3.0))
+    for number in (0.5, 0.25):
+        general, numbers = hoist_from(linearize([x * number + F.sin(x) * 0.25]).program.block)
+        literals = [arguments[0] for op, arguments, _ in general.steps if op.numbers]
+        assert numbers == ((0.5, 0.25) if number == 0.5 else (0.25,))
+        assert all([each not in (0.5, 0.25) and float(each) == 0.5 for each in literals])
+        assert len({*literals}) == len(numbers)
+
+
+def test_numbers_with_ways_of_their_own_stay() -> None:
+    def calls(c: float) -> nn.Variable:
+        return nn.Variable.from_numpy_array(np.array([0.5, 2.0])) ** c
+
+    with compilations() as compiled:
+        for found, c in zip(values(calls, [2.0, 3.0, 0.3, 0.4]), [2.0, 3.0, 0.3, 0.4], strict=True):
+            np.testing.assert_allclose(found, np.array([0.5, 2.0]) ** c, rtol=1e-14)
+    assert len(compiled) == 3
+
+
+def test_steps_that_become_a_loop_take_numbers() -> None:
+    h = nn.Variable.from_numpy_array(np.linspace(0, 1, 4))
+    y, expected = h, h.d.copy()
+    for _ in range(300):
+        y = F.sin(y) * 0.7 + 0.3 * h
+        expected = np.sin(expected) * 0.7 + 0.3 * h.d
+    y.forward()
+    np.testing.assert_allclose(y.d, expected, rtol=1e-12)
+
+
+def test_what_xla_cannot_compile_runs_in_partitions_with_each_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Executable, function: Any, arrays: Any) -> Any:
+        raise jax.errors.JaxRuntimeError("too large")
+
+    monkeypatch.setattr(Executable, "_compile", fails)
+    monkeypatch.setattr("nngrad.execution.compiled.MOST_TRUSTED", 2)
+    for number in (0.3, 0.4):
+        y, expected = nn.Variable.from_numpy_array(np.arange(3.0)), np.arange(3.0)
+        for _ in range(5):
+            y, expected = F.sin(y) * number, np.sin(expected) * number
+        y.forward()
+        np.testing.assert_allclose(y.d, expected, rtol=1e-12)
+
+
+def test_a_table_that_is_cleared_keeps_no_executable_with_numbers() -> None:
+    def build(c: float) -> nn.Variable:
+        return F.cosh(nn.Variable.from_numpy_array(np.arange(3.0))) * c
+
+    values(build, [0.2, 0.3])
+    y = build(0.3)
+    y.forward()
+    executable = weakref.ref(executable_of(y.parent.plan.program).func)  # type: ignore[attr-defined]
+    del y
+    assert executable() is not None
+    nn.executables.clear()
+    gc.collect()
+    assert executable() is None
+
+
+def test_each_number_goes_to_its_place() -> None:
+    x = nn.Variable((2,))
+    y = F.exp(x * 2.5 + 0.25) * 0.75 + F.linear_combination(x, x * x, coefficients=(1, 4.5))
+    block = linearize([y]).program.block
+    general, numbers = hoist_from(block)
+    assert sorted(numbers) == [0.25, 0.75, 2.5, 4.5]
+    assert general != block
+    assert with_literals(Program(general), numbers).block == block
+
+
+# ---------------------------------------------------------------- indices
+
+def test_each_element_is_read_and_differentiated_by_the_same_executable() -> None:
+    given = np.linspace(0.1, 2, 9)
+    x = nn.Variable.from_numpy_array(given, need_grad=True)
+    y = F.concatenate(F.sin(x), x**3)
+    y.need_grad = True  # in the middle of the graph that is differentiated, and kept
+    with compilations() as compiled:
+        read = [y[i].d for i in range(-18, 18)]
+        rows = []
+        for i in range(18):
+            x.grad.zero()
+            y[i].backward(retain_grad=True)
+            rows.append(x.g.copy())
+            np.testing.assert_array_equal(y.g, np.eye(18)[i])
+    assert len(compiled) <= 3  # a value, its gradients, and what accumulates
+    np.testing.assert_allclose(read, 2 * [*np.sin(given), *given**3], rtol=1e-14)
+    np.testing.assert_allclose(rows, np.vstack([np.diag(np.cos(given)), np.diag(3 * given**2)]), rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_entries_and_rows_are_read_by_few_executables(dtype: Any) -> None:
+    given = np.arange(120).reshape(10, 12).astype(dtype)
+    x = nn.Variable.from_numpy_array(given)
+    with compilations() as compiled:
+        found = [(x[i, j] + x[j, i - 1]).d for i, j in [(1, 2), (3, 4), (5, 3), (8, 7)]]
+        assert found == [given[i, j] + given[j, i - 1] for i, j in [(1, 2), (3, 4), (5, 3), (8, 7)]]
+    assert len(compiled) > 1, "these are many indices"
+    with compilations() as compiled:
+        entries = [x[i, j].d for i, j in [(0, 2), (3, 4), (5, 11)]]
+        columns = [x[:, j].d for j in range(12)]
+        moved = nn.grad(F.sum(F.sin(x[4]) * x[4]), x)[0].d if dtype is np.float32 else None
+    assert len(compiled) <= 5 + (dtype is np.float32)  # the first and the last column have their own
+    assert entries == [given[0, 2], given[3, 4], given[5, 11]]
+    np.testing.assert_array_equal(columns, given.T)
+    if moved is not None:
+        expected = np.zeros_like(given)
+        expected[4] = np.cos(given[4]) * given[4] + np.sin(given[4])
+        np.testing.assert_allclose(moved, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_steps_of_a_recurrence_keep_their_indices() -> None:
+    x = nn.Variable.from_numpy_array(np.linspace(0, 1, 40).reshape(10, 4))
+    h = x[1]
+    for t in range(2, 9):
+        h = F.tanh(h + x[t])
+    block = linearize([h]).program.block
+    assert hoist_from(block) == (block, ())
+
+
+# ---------------------------------------------------------------- numbers in bodies, and to compare with
+
+def in_a_checkpoint(x: nn.Variable, c: float) -> nn.Variable:
+    return nn.checkpoint(lambda y: nn.checkpoint(lambda z: F.tanh(z) * c)(y) + c)(x)
+
+
+BODIES: dict[str, tuple[Callable[[nn.Variable, float], nn.Variable], Callable[[Any, float], Any]]] = {
+    "scan": (
+        lambda x, c: F.scan(lambda h, _: (F.sin(h) * c, None), x, length=2)[0],
+        lambda x, c: c * jnp.sin(c * jnp.sin(x)),
+    ),
+    "while_loop": (
+        lambda x, c: F.while_loop(lambda h: F.sum(h) < 3 + c, lambda h: h * (c + 1.5), x, bound=9),
+        lambda x, c: jnp.where(jnp.sum(x) < 3 + c, x * (c + 1.5), x),
+    ),
+    "cond": (
+        lambda x, c: F.cond(F.sum(x) > c, lambda: F.scan(lambda h, _: (h * c, None), x, length=2)[0], lambda: x / c),
+        lambda x, c: jnp.where(jnp.sum(x) > c, x * c * c, x / c),
+    ),
+    "checkpoint": (in_a_checkpoint, lambda x, c: c * jnp.tanh(x) + c),
+    "maximum": (lambda x, c: F.maximum_scalar(x, c) * x, lambda x, c: jnp.maximum(x, c) * x),
+    "minimum": (lambda x, c: F.minimum_scalar(x, c) * x, lambda x, c: jnp.minimum(x, c) * x),
+    "comparison": (lambda x, c: F.where(x >= c, x * x, F.sin(x)), lambda x, c: jnp.where(x >= c, x * x, jnp.sin(x))),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_numbers_in_bodies_and_to_compare_with_are_compiled_once(name: str) -> None:
+    ours, theirs = BODIES[name]
+    given, numbers = np.array([0.3, 0.9, 1.7]), [0.6, 0.85, 0.77]  # on the same side of every condition
+
+    def gradients(c: float) -> list[np.ndarray]:
+        x = nn.Variable.from_numpy_array(given, need_grad=True)
+        loss = F.sum(ours(x, c) ** 2)
+        loss.forward()
+        loss.backward()
+        return [x.g.copy(), loss.d]
+
+    first = gradients(0.7)
+    with compilations() as compiled:
+        found = [first, *map(gradients, numbers)]
+    assert not compiled
+    slope = jax.value_and_grad(lambda x, c: jnp.sum(theirs(x, c) ** 2))
+    for c, (g, value) in zip([0.7, *numbers], found, strict=True):
+        expected = by_jax(slope, given, c)
+        np.testing.assert_allclose(value, expected[0], rtol=1e-12)
+        np.testing.assert_allclose(g, expected[1], rtol=1e-12)
+
+
+def test_many_numbers_in_a_body_stay() -> None:
+    def step(h: nn.Variable, _: Any) -> Any:
+        return F.add_n(*[F.sin(h) * (0.1 + 0.01 * k) for k in range(9)]), None
+
+    x = nn.Variable.from_numpy_array(np.arange(3.0))
+    block = linearize([F.scan(step, x, length=2)[0] * 0.7]).program.block
+    general, numbers = hoist_from(block)
+    assert numbers == (0.7,)
+    assert general.steps[0] == block.steps[0]

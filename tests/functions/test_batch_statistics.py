@@ -1,0 +1,361 @@
+"""Batch normalisation: running statistics are updated once per forward, and gradients see the batch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.solvers as S
+from nngrad.graph import Variable
+from tests.oracle import arrays_of, by_jax
+from tests.refusals import refused
+
+SHAPE = (1, 3, 1)
+DATA = np.random.default_rng(0).standard_normal((4, 3, 2)) * 2 + 1
+COUNT = 8
+MEAN = DATA.mean((0, 2)).reshape(SHAPE)
+UNBIASED = DATA.var((0, 2), ddof=1).reshape(SHAPE)
+
+
+class Layer:
+    """A batch normalisation with its leaves."""
+
+    def __init__(self, dtype: Any = np.float64, **options: Any) -> None:
+        self.x = Variable.from_numpy_array(DATA.astype(dtype), need_grad=True)
+        self.beta = Variable.from_numpy_array(np.full(SHAPE, 0.5, dtype), need_grad=True)
+        self.gamma = Variable.from_numpy_array(np.full(SHAPE, 1.5, dtype), need_grad=True)
+        self.mean = Variable.from_numpy_array(np.zeros(SHAPE, dtype))
+        self.variance = Variable.from_numpy_array(np.ones(SHAPE, dtype))
+        self.y = F.batch_normalization(self.x, self.beta, self.gamma, self.mean, self.variance, **options)
+
+    def check(self, updates: int, decay: float = 0.9, rtol: float = 1e-9) -> None:
+        """The running statistics after `updates` updates from zeros and ones."""
+        left = decay**updates
+        np.testing.assert_allclose(self.mean.d, (1 - left) * MEAN, rtol=rtol, atol=1e-12)
+        np.testing.assert_allclose(self.variance.d, left + (1 - left) * UNBIASED, rtol=rtol)
+
+
+# ---------------------------------------------------------------- once per forward
+
+
+READS: dict[str, Callable[[Layer], Any]] = {
+    "nothing": lambda _: None,
+    "y": lambda layer: layer.y.d,
+    "y twice": lambda layer: (layer.y.d, layer.y.d),
+    "mean": lambda layer: layer.mean.d,
+    "variance, y": lambda layer: (layer.variance.d, layer.y.d),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_one_update_per_forward_whatever_is_read(read: Callable[[Layer], Any]) -> None:
+    layer = Layer()
+    for count in range(1, 4):
+        layer.y.forward()
+        read(layer)
+        if read is not READS["nothing"]:
+            layer.check(count)
+    layer.check(3)
+
+
+def test_a_forward_of_what_comes_later_updates_once() -> None:
+    layer = Layer()
+    loss = F.sum(layer.y * layer.y)
+    loss.forward()
+    layer.check(1)
+    _ = loss.d, layer.y.d, layer.mean.d
+    layer.check(1)
+
+
+def test_forward_and_backward_update_once() -> None:
+    layer = Layer()
+    loss = F.sum(F.tanh(layer.y))
+    for count in range(1, 4):
+        loss.forward()
+        loss.backward()
+        layer.check(count)
+    loss.forward()
+    _ = loss.d
+    loss.backward()
+    loss.backward()
+    layer.check(4)
+
+
+def test_reading_a_gradient_updates_nothing() -> None:
+    layer = Layer()
+    loss = F.sum(F.tanh(layer.y))
+    (gx,) = nn.grad(loss, layer.x)
+    loss.forward()
+    _ = gx.d
+    (late,) = nn.grad(loss, layer.x)
+    _ = late.d
+    layer.check(1)
+    np.testing.assert_allclose(gx.d, late.d, rtol=1e-12)
+
+
+def test_forward_all_with_gradients_updates_once() -> None:
+    layer = Layer()
+    loss = F.sum(F.tanh(layer.y))
+    gradients = nn.grad(loss, [layer.x, layer.gamma])
+    second = nn.grad(F.sum(gradients[0] ** 2), layer.x)
+    nn.forward_all([loss, *gradients, *second])
+    layer.check(1)
+
+
+def test_hooks_do_not_change_the_count() -> None:
+    layer = Layer()
+    layer.y.forward(function_pre_hook=lambda _: None)
+    layer.check(1)
+
+
+def test_auto_forward_updates_once() -> None:
+    with nn.auto_forward():
+        layer = Layer()
+        loss = F.sum(layer.y)
+    layer.check(1)
+    loss.backward()
+    layer.check(1)
+
+
+def test_the_decay_and_float32() -> None:
+    layer = Layer(dtype=np.float32, decay_rate=0.5)
+    layer.y.forward()
+    layer.check(1, decay=0.5, rtol=1e-5)
+
+
+def test_statistics_of_16_bit_batches_are_kept_in_float32() -> None:
+    x = Variable.from_numpy_array((DATA * 300).astype(np.float16))
+    mean, variance = Variable(SHAPE), Variable(SHAPE)
+    y = F.batch_normalization(x, None, None, mean, variance, decay_rate=0.0)
+    y.forward()
+    assert y.dtype == np.float16 and np.isfinite(y.d).all()
+    # The squares overflow float16, the statistics do not.
+    np.testing.assert_allclose(variance.d, UNBIASED * 300**2, rtol=1e-2)
+
+
+def test_one_element_per_channel() -> None:
+    mean, variance = Variable((1, 2)), Variable((1, 2))
+    y = F.batch_normalization(Variable.from_numpy_array(np.float32([[3, 4]])), None, None, mean, variance)
+    y.forward()
+    np.testing.assert_allclose(mean.d, [[0.3, 0.4]], rtol=1e-6)
+    np.testing.assert_array_equal(variance.d, [[0, 0]])
+
+
+def test_inference_uses_and_leaves_the_running_statistics() -> None:
+    layer = Layer(batch_stat=False)
+    layer.mean.d, layer.variance.d = 2.0, 4.0
+    layer.y.forward()
+    np.testing.assert_allclose(layer.y.d, (DATA - 2) / np.sqrt(4 + 1e-5) * 1.5 + 0.5)
+    np.testing.assert_array_equal(layer.mean.d, np.full(SHAPE, 2.0))
+    np.testing.assert_array_equal(layer.variance.d, np.full(SHAPE, 4.0))
+
+
+def test_training_does_not_depend_on_the_running_statistics() -> None:
+    layer = Layer()
+    layer.y.forward()
+    before = layer.y.d.copy()
+    layer.mean.d, layer.variance.d = 7.0, 9.0
+    layer.y.forward()
+    np.testing.assert_array_equal(layer.y.d, before)
+    for gradient in nn.grad(layer.y, [layer.mean, layer.variance]):
+        np.testing.assert_array_equal(gradient.d, np.zeros(SHAPE))
+
+
+def test_only_the_statistic_that_is_given_is_kept() -> None:
+    x, mean = Variable.from_numpy_array(DATA), Variable(SHAPE, dtype=np.float64)
+    F.batch_normalization(x, None, None, mean, None, decay_rate=0.0).forward()
+    np.testing.assert_allclose(mean.d, MEAN)
+
+
+def test_statistics_in_another_layout() -> None:
+    x, mean, variance = Variable.from_numpy_array(DATA), Variable((3,), dtype=np.float64), Variable((3, 1))
+    F.batch_normalization(x, None, None, mean, variance, decay_rate=0.0).forward()
+    np.testing.assert_allclose(mean.d, MEAN.ravel())
+    np.testing.assert_allclose(variance.d.ravel(), UNBIASED.ravel(), rtol=1e-6)
+
+
+def test_a_layer_that_is_used_twice_updates_twice() -> None:
+    layer = Layer()
+    again = F.batch_normalization(layer.x, layer.beta, layer.gamma, layer.mean, layer.variance)
+    F.sum(layer.y + again).forward()
+    layer.check(2)
+
+
+@pytest.mark.parametrize("how", ["forward", "backward", "train_step", "body", "file"])
+def test_running_statistics_are_updated_in_the_order_of_the_calls(how: str, tmp_path: Any) -> None:
+    batches = [np.random.default_rng(i).standard_normal((4, 2)) + i for i in range(3)]
+    mean, beta = (Variable.from_numpy_array(np.zeros((1, 2)), need_grad=trained) for trained in (False, True))
+
+    def total(i: Any) -> Variable:
+        """Calls for three batches, of which the first is at the greatest depth and the last at the least."""
+        deep, middle, last = map(Variable.from_numpy_array, batches)
+        inputs = F.tanh(F.tanh(deep)) * i + deep, F.sin(middle) * i + middle, last + i
+        ys = [F.batch_normalization(x, beta, None, mean, axes=1, decay_rate=0.5) for x in inputs]
+        return F.sum(F.add_n(*[y**2 for y in reversed(ys)]))
+
+    loss = F.map(total, np.zeros(1)) if how == "body" else total(0.0)
+    if how == "file":
+        nn.save_graph(tmp_path / "g.graph", loss, parameters={"mean": mean})
+        kept = nn.load_graph(tmp_path / "g.graph")
+        loss, mean = kept.outputs, kept.parameters["mean"]
+    if how == "train_step":
+        nn.train_step(loss, [beta], S.Sgd(0.1))()
+    else:
+        loss.forward()
+    if how == "backward":
+        loss.backward()
+    first, second, third = (batch.mean(0) for batch in batches)
+    np.testing.assert_allclose(mean.d[0], (first / 4 + second / 2 + third) / 2, rtol=1e-9)
+
+
+# ---------------------------------------------------------------- gradients
+
+
+def reference(x: Any, beta: Any, gamma: Any) -> tuple[Any, Any, Any]:
+    """Batch normalisation with its statistics, in JAX."""
+    m, v = jnp.mean(x, (0, 2), keepdims=True), jnp.var(x, (0, 2), keepdims=True)
+    return (x - m) / jnp.sqrt(v + 1e-5) * gamma + beta, m, v
+
+
+@pytest.mark.parametrize("simplified", [True, False], ids=["simplified", "plain"])
+def test_first_and_second_order_with_statistics(simplified: bool) -> None:
+    layer = Layer(output_stat=True)
+    leaves = [layer.x, layer.beta, layer.gamma]
+
+    def energy(*arrays: Any) -> Any:
+        y, m, v = reference(*arrays)
+        return jnp.sum(y**3) + jnp.sum(m**2) + 3 * jnp.sum(v**2)
+
+    def penalty(*arrays: Any) -> Any:
+        return sum(jnp.sum(g**2) for g in jax.grad(energy, (0, 1, 2))(*arrays))
+
+    with nn.simplify(simplified):
+        y, m, v = layer.y
+        loss = F.sum(y**3) + F.sum(m**2) + 3 * F.sum(v**2)
+        first = nn.grad(loss, leaves)
+        second = nn.grad(sum(F.sum(g**2) for g in first), leaves)
+        nn.forward_all([loss, *first, *second])
+    each = (0, 1, 2)
+    value, *expected = by_jax(
+        lambda *a: [energy(*a), *jax.grad(energy, each)(*a), *jax.grad(penalty, each)(*a)], *[x.d for x in leaves]
+    )
+    np.testing.assert_allclose(loss.d, value, rtol=1e-10)
+    for ours, theirs in zip([*first, *second], expected, strict=True):
+        np.testing.assert_allclose(ours.d, theirs, rtol=1e-8, atol=1e-8 * np.abs(theirs).max())
+    layer.check(1)
+
+
+@pytest.mark.parametrize("beta", [True, False])
+@pytest.mark.parametrize("gamma", [True, False])
+@pytest.mark.parametrize("running", [True, False])
+def test_scale_and_offset_may_be_left_out(beta: bool, gamma: bool, running: bool) -> None:
+    layer = Layer()
+    statistics = [layer.mean, layer.variance] if running else [None, None]
+    given = [layer.beta if beta else None, layer.gamma if gamma else None]
+    y = F.batch_normalization(layer.x, *given, *statistics)
+    loss = F.sum(y**3)
+    loss.forward()
+    loss.backward()
+    offset, scale = (0.5 if beta else 0.0), (1.5 if gamma else 1.0)
+    expected = by_jax(jax.grad(lambda x: jnp.sum(reference(x, offset, scale)[0] ** 3)), DATA)
+    np.testing.assert_allclose(layer.x.g, expected, rtol=1e-8, atol=1e-10)
+    assert np.any(layer.beta.g) == beta
+    assert np.any(layer.gamma.g) == gamma
+    layer.check(int(running))
+
+
+def test_a_constant_batch_has_finite_derivatives() -> None:
+    x = Variable.from_numpy_array(np.ones((4, 2), np.float32))
+    y, _, v = F.batch_normalization(x, output_stat=True)
+    (gx,) = nn.grad(F.sum(y**2) + F.sum(v), x)
+    (ggx,) = nn.grad(F.sum(gx**2), x)
+    nn.forward_all([y, gx, ggx])
+    assert np.isfinite(gx.d).all() and np.isfinite(ggx.d).all()
+
+
+# ---------------------------------------------------------------- groups of the batch
+
+
+def test_each_group_is_a_batch_of_its_own_and_running_statistics_follow_their_mean() -> None:
+    layer = Layer(group=2)
+    halves = [DATA[:2], DATA[2:]]
+    layer.y.forward()
+    alone = np.concatenate([(x - x.mean((0, 2), keepdims=True)) / x.std((0, 2), keepdims=True) for x in halves])
+    np.testing.assert_allclose(layer.y.d, alone * 1.5 + 0.5, rtol=1e-4)
+    for running, start, of in ((layer.mean, 0.0, [x.mean((0, 2)) for x in halves]),
+                               (layer.variance, 1.0, [x.var((0, 2), ddof=1) for x in halves])):
+        np.testing.assert_allclose(running.d.ravel(), 0.9 * start + 0.1 * np.mean(of, 0), rtol=1e-9)
+
+
+def test_examples_of_other_groups_do_not_matter() -> None:
+    layer = Layer(group=2)
+    (g,) = nn.grad(F.sum(layer.y[1] ** 3), layer.x)
+    (gg,) = nn.grad(F.sum(g**2), layer.x)
+    for found in (g.d, gg.d):
+        assert found[:2].all() and not np.any(found[2:])
+
+
+def test_running_statistics_know_no_groups() -> None:
+    layer = Layer(group=3, batch_stat=False)  # which does not divide this batch
+    layer.y.forward()
+    np.testing.assert_allclose(layer.y.d, DATA / np.sqrt(1 + 1e-5) * 1.5 + 0.5)
+
+
+# ---------------------------------------------------------------- errors
+
+
+def ones(*shape: int) -> Variable:
+    """A leaf of ones."""
+    return Variable.from_numpy_array(np.ones(shape, np.float32))
+
+
+def test_tensor_normalization_takes_its_axes_first() -> None:
+    beta, gamma = np.full((4, 1, 2), 0.5), np.arange(1.0, 9.0).reshape(4, 1, 2)
+    x = Variable.from_numpy_array(DATA, need_grad=True)
+    y, mean, variance = F.tensor_normalization(x, (0, -1), beta, gamma, 1e-3, True)
+
+    def reference(x: Any) -> Any:
+        return jnp.sum((gamma * (x - x.mean(1, keepdims=True)) / jnp.sqrt(x.var(1, keepdims=True) + 1e-3) + beta) ** 3)
+
+    (g,) = nn.grad(F.sum(y**3), x)
+    (gg,) = nn.grad(F.sum(F.sin(g)), x)
+    slope = jax.grad(reference)
+    first, second = by_jax(lambda x: (slope(x), jax.grad(lambda x: jnp.sum(jnp.sin(slope(x))))(x)), DATA)
+    for found, expected, rtol, atol in zip(arrays_of(mean, variance, g, gg),
+                                           (DATA.mean(1, keepdims=True), DATA.var(1, keepdims=True), first, second),
+                                           (1e-7, 1e-7, 1e-9, 1e-8), (0, 0, 1e-9, 1e-8 * np.abs(second).max()),
+                                           strict=True):  # fmt: skip
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol)
+
+
+test_errors_name_the_argument = refused([
+    (lambda x: F.batch_normalization(x, axes=(3,)), ValueError, "batch_normalization: axes 3 is out of range"),
+    (lambda x: F.batch_normalization(x, eps=-1), ValueError, "eps"),
+    (lambda x: F.batch_normalization(x, ones(1, 4, 1)), ValueError, "beta"),
+    (lambda x: F.batch_normalization(x, None, ones(3, 3)), ValueError, "gamma"),
+    (lambda x: F.batch_normalization(x, None, None, ones(4, 1, 1)), ValueError, "mean"),
+    (lambda x: F.batch_normalization(x, None, None, None, ones(2)), ValueError, "variance"),
+    (lambda x: F.batch_normalization(x, None, None, ones(1, 3, 1), batch_stat=False), ValueError, "variance is None"),
+    (lambda x: F.batch_normalization(x, group=3), ValueError, "group must divide the 4 examples along axis 0, got 3"),
+    (lambda x: F.batch_normalization(x, group=0), ValueError, "group must divide the 4 examples along axis 0, got 0"),
+    (lambda x: F.batch_normalization(x, axes=(0, 1), group=2), ValueError, "axis 0, so axes must not contain 0"),
+    (lambda x: F.fused_batch_normalization(x, nonlinearity="tanh"), ValueError, "nonlinearity"),
+    (lambda x: F.fused_batch_normalization(x, None, None, None, None, ones(1, 3, 1)), ValueError, "z"),
+    (lambda x: F.layer_normalization(x, ones(4, 2)), ValueError, "beta"),
+    (lambda x: F.layer_normalization(x, batch_axis=(0, 5)), ValueError, "batch_axis 5 is out of range"),
+    (lambda x: F.instance_normalization(x, channel_axis=0), ValueError, "channel_axis and batch_axis"),
+    (lambda x: F.group_normalization(x), TypeError, "num_groups"),
+    (lambda x: F.group_normalization(x, num_groups=2), ValueError, "num_groups must divide the 3 channels of x, got 2"),
+    (lambda x: F.group_normalization(x, num_groups=0), ValueError, "num_groups"),
+    (lambda x: F.tensor_normalization(x), TypeError, "axes"),
+    (lambda x: F.tensor_normalization(x, ones(1, 3, 1)), TypeError, "^tensor_normalization: axes must be an axis or"),
+    (lambda x: F.tensor_normalization(x, 1, ones(4)), ValueError, "^tensor_normalization: beta"),
+    (lambda x: F.weight_normalization(x, ones(2)), ValueError, "g must have 4 elements, as w has along dim, got"),
+], given=lambda: Variable.from_numpy_array(DATA))

@@ -1,0 +1,320 @@
+"""Convolutions against sums written out element by element, and the messages for wrong arguments."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import hypothesis.strategies as st
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.cpu.substitutes import SUBSTITUTES
+from nngrad.execution.lower import by_itself
+from nngrad.graph import functions_of
+from tests.oracle import arrays_of
+from tests.together import Test, at_once
+
+
+def direct(x: Any, w: Any, pad: Any, stride: Any, dilation: Any, group: int) -> Any:
+    """Channels first, by the definition: one product at a time."""
+    (batch, channels, *sizes), (out, taken, *kernel) = x.shape, w.shape
+    spatial = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, p, s, d in zip(sizes, kernel, pad, stride, dilation, strict=True)
+    ]
+    y = np.zeros((batch, out, *spatial))
+    for o in range(out):
+        first = o // (out // group) * (channels // group)
+        for at in itertools.product(*map(range, spatial)):
+            for k in itertools.product(*map(range, kernel)):
+                place = [a * s + b * d - p for a, b, s, d, p in zip(at, k, stride, dilation, pad, strict=True)]
+                if all(0 <= i < n for i, n in zip(place, sizes, strict=True)):
+                    part = x[(slice(None), slice(first, first + taken), *place)]
+                    y[(slice(None), o, *at)] += part @ w[(o, slice(None), *k)]
+    return y
+
+
+@st.composite
+def cases(draw: Any) -> dict[str, Any]:
+    """Shapes and arguments that fit together."""
+    count = draw(st.integers(1, 3))
+
+    def some(low: int, high: int) -> tuple[int, ...]:
+        return tuple(draw(st.lists(st.integers(low, high), min_size=count, max_size=count)))
+
+    kernel, pad, stride, dilation = some(1, 3), some(0, 2), some(1, 3), some(1, 2)
+    sizes = tuple(
+        max(1, d * (k - 1) + 1 - 2 * p) + draw(st.integers(0, 2))
+        for k, p, d in zip(kernel, pad, dilation, strict=True)
+    )
+    group = draw(st.integers(1, 2))
+    return {
+        "group": group, "pad": pad, "stride": stride, "dilation": dilation, "sizes": sizes, "kernel": kernel,
+        "taken": draw(st.integers(1, 2)), "out": group * draw(st.integers(1, 2)), "batch": draw(st.integers(1, 2)),
+        "last": draw(st.booleans()), "seed": draw(st.integers(0, 1000)),
+    }
+
+
+def arrays(c: dict[str, Any]) -> tuple[Any, Any]:
+    """x and weight, channels first."""
+    rng = np.random.default_rng(c["seed"])
+    x = rng.standard_normal((c["batch"], c["group"] * c["taken"], *c["sizes"]))
+    return x.astype(np.float32), rng.standard_normal((c["out"], c["taken"], *c["kernel"])).astype(np.float32)
+
+
+def moved(a: Any, last: bool) -> Any:
+    return np.moveaxis(a, 1, -1) if last else a
+
+
+def steps(c: dict[str, Any]) -> dict[str, Any]:
+    return {name: c[name] for name in ("pad", "stride", "dilation", "group")}
+
+
+SIZES = ("sizes", "kernel", "pad", "stride", "dilation")
+
+several = st.lists(cases(), min_size=8, max_size=8)
+"""Which are one program."""
+
+
+@settings(max_examples=4, deadline=None)
+@given(several)
+def test_convolution_is_the_sum_it_says(every: list[dict[str, Any]]) -> None:
+    ys, expected = [], []
+    for c in every:
+        x, w = arrays(c)
+        ys.append(F.convolution(moved(x, c["last"]), moved(w, c["last"]), **steps(c), channel_last=c["last"]))
+        expected.append(moved(direct(x, w, **steps(c)), c["last"]))
+        assert ys[-1].shape == expected[-1].shape
+    for y, value in zip(arrays_of(*ys), expected, strict=True):
+        np.testing.assert_allclose(y, value, atol=1e-4)
+
+
+@settings(max_examples=3, deadline=None)
+@given(several)
+def test_deconvolution_is_the_transpose(every: list[dict[str, Any]]) -> None:
+    """<convolution(x), y> = <x, deconvolution(y)>, for the x whose size output_padding names."""
+    backs, products = [], []
+    for c in every:
+        x, w = arrays(c)
+        rest = [
+            (n + 2 * p - d * (k - 1) - 1) % s
+            for n, k, p, s, d in zip(*[c[name] for name in SIZES], strict=True)
+        ]
+        forward, last = direct(x, w, **steps(c)), c["last"]
+        y = np.random.default_rng(1).standard_normal(forward.shape).astype(np.float32)
+        back = F.deconvolution(moved(y, last), moved(w, last), **steps(c), channel_last=last, output_padding=rest)
+        assert back.shape == moved(x, last).shape
+        backs.append(back)
+        products.append((np.sum(forward * y), moved(x, last)))
+    for back, (product, x) in zip(arrays_of(*backs), products, strict=True):
+        np.testing.assert_allclose(product, np.sum(x * back), rtol=1e-3, atol=1e-3)
+
+
+EXCHANGED: list[dict[str, Any]] = [
+    {"sizes": (5, 5), "kernel": (5, 5), "pad": (1, 1), "stride": (1, 1), "dilation": (1, 1), "last": False},
+    {"sizes": (9, 8), "kernel": (5, 4), "pad": (0, 0), "stride": (2, 2), "dilation": (1, 1), "last": True},
+    {"sizes": (2, 2), "kernel": (3, 3), "pad": (1, 1), "stride": (1, 1), "dilation": (1, 1), "last": True},
+    {"sizes": (4,), "kernel": (5,), "pad": (2,), "stride": (3,), "dilation": (1,), "last": False},
+    {"sizes": (5, 6), "kernel": (3, 3), "pad": (1, 0), "stride": (1, 2), "dilation": (2, 2), "last": False},
+]
+"""With kernels of more elements than the data, or what is pulled back, have places."""
+
+
+@pytest.mark.parametrize("c", EXCHANGED)
+def test_compilers_for_cpus_leave_data_and_large_kernels_in_their_places(c: dict[str, Any]) -> None:
+    """XLA would exchange the two and turn the data round, for which no library has a convolution."""
+    c = {**c, "batch": 2, "group": 1, "taken": 2, "out": 3, "seed": 3}
+    x, w = arrays(c)
+    expected, last = direct(x, w, **steps(c)), c["last"]
+    dy = np.random.default_rng(1).standard_normal(expected.shape).astype(np.float32)
+    pulled = np.zeros_like(x)  # the transpose, an element of x at a time
+    for at in np.ndindex(x.shape):
+        one = np.zeros_like(x)
+        one[at] = 1
+        pulled[at] = np.sum(direct(one, w, **steps(c)) * dy)
+    leaf = nn.Variable.from_numpy_array(moved(x, last))
+    y = F.convolution(leaf, moved(w, last), **steps(c), channel_last=last)
+    (back,) = nn.grad([y], [leaf], grad_outputs=[nn.Variable.from_numpy_array(moved(dy, last))])
+    several = []
+    for result, value in ((y, expected), (back, pulled)):
+        f = result.parent
+        ins = [np.asarray(v.data.data) for v in f.inputs]
+        compiled = jax.jit(by_itself(f.op, f.arguments)).lower(*ins).compile()
+        if jax.default_backend() == "cpu":
+            assert "rhs_reversal" not in compiled.as_text()
+        np.testing.assert_allclose(compiled(*ins), moved(value, last), atol=1e-4)
+        several.append(SUBSTITUTES[f.op]([v.spec for v in f.inputs], f.op.named(f.arguments)))
+    assert any(several)
+
+
+def test_other_forwards_of_convolutions_are_for_large_kernels_alone() -> None:
+    def other(sizes: int, kernel: int, **given: Any) -> Any:
+        x, w = nn.Variable((1, 2, sizes, sizes)), nn.Variable((2, 2, kernel, kernel))
+        y = F.convolution(x, w, **given)
+        (back,) = nn.grad([y], [x], grad_outputs=[nn.Variable(y.shape)])
+        return [SUBSTITUTES[f.op]([i.spec for i in f.inputs], f.op.named(f.arguments)) is not None
+                for f in (y.parent, back.parent)]  # fmt: skip
+
+    assert other(8, 3) == [False, False]
+    assert other(9, 5, stride=(2, 2)) == [False, True]
+    assert other(2, 3, pad=(1, 1)) == [True, True]
+    assert other(1, 3, pad=(1, 1)) == [False, False]  # one place is the same when it is turned round
+    assert other(17, 16) == [False, False]  # 2x2 places: it would be too many products
+
+
+FORMS: list[dict[str, Any]] = [
+    {"sizes": (5, 6), "kernel": (3, 2), "pad": (1, 0), "stride": (1, 2), "dilation": (2, 1), "group": 3, "taken": 1,
+     "out": 6, "last": False},
+    {"sizes": (6,), "kernel": (3,), "pad": (2,), "stride": (2,), "dilation": (1,), "group": 2, "taken": 1, "out": 2,
+     "last": True},
+    {"sizes": (4, 5), "kernel": (2, 3), "pad": (0, 1), "stride": (2, 1), "dilation": (1, 1), "group": 2, "taken": 2,
+     "out": 4, "last": True},
+    {"sizes": (3, 3, 4), "kernel": (2, 1, 2), "pad": (1, 0, 1), "stride": (1, 1, 2), "dilation": (1, 1, 2), "group": 2,
+     "taken": 2, "out": 6, "last": False},
+    {"sizes": (5,), "kernel": (2,), "pad": (0,), "stride": (2,), "dilation": (1,), "group": 2, "taken": 32, "out": 4,
+     "last": False},
+    {"sizes": (9, 9), "kernel": (9, 8), "pad": (0, 1), "stride": (1, 1), "dilation": (1, 1), "group": 2, "taken": 2,
+     "out": 2, "last": False},
+]  # fmt: skip
+"""In groups: of single channels, of a few, of many, with large kernels."""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_forms_of_groups_for_cpus_give_the_same(dtype: str) -> None:
+    """The convolution against the sum, and the gradients of its square of orders 1 and 2 without the forms."""
+    graph, leaves, sums = [], [], []
+    for c in FORMS:
+        x, w = (a.astype(dtype) for a in arrays({**c, "batch": 2, "seed": 0}))
+        pair = [nn.Variable.from_numpy_array(moved(a, c["last"]), need_grad=True) for a in (x, w)]
+        y = F.convolution(*pair, **steps(c), channel_last=c["last"])
+        first = nn.grad(F.mean(y**2), pair)
+        graph += [y, *first, *nn.grad(F.mean(first[0] ** 2) + F.mean(first[1] ** 2), pair)]
+        leaves += pair
+        sums.append(moved(direct(x, w, **steps(c)), c["last"]))
+    here = nn.compile(graph, leaves)(*[v.d for v in leaves])
+    with nn.passes(without=["substitute"]):
+        there = nn.compile(graph, leaves)(*[v.d for v in leaves])
+    close = {"rtol": 1e-10, "atol": 1e-12} if dtype == "float64" else {"rtol": 1e-3, "atol": 1e-4}
+    for value, expected in zip([*here[::5], *here], [*sums, *there], strict=True):
+        assert value.dtype == dtype
+        np.testing.assert_allclose(value, expected, **close)
+
+
+@pytest.mark.parametrize("group, taken, made, kernel, dtype, forms", [
+    (4, 1, 1, 3, "float32", ["_by_elements", "_by_elements", None]),
+    (4, 1, 2, 3, "float32", ["_by_elements"] * 3),
+    (4, 1, 1, 9, "float32", ["_group_by_group"] * 3),  # too many elements in a kernel
+    (4, 2, 1, 3, "float32", ["_group_by_group", "_group_by_group", "_by_matrices"]),
+    (4, 32, 1, 3, "float64", ["_group_by_group"] * 3),
+    (4, 2, 1, 3, "float64", ["_by_matrices"] * 3),
+    (32, 2, 1, 3, "float32", [None, None, "_by_matrices"]),
+    (32, 2, 1, 9, "float64", [None] * 3),
+    (1, 2, 1, 3, "float64", [None] * 3),
+])
+def test_forms_of_groups_for_cpus_are_chosen_by_shapes(
+    group: int, taken: int, made: int, kernel: int, dtype: str, forms: list[str | None]
+) -> None:
+    shapes = (1, group * taken, 24, 24), (group * made, taken, kernel, kernel)
+    x, w = (nn.Variable(shape, dtype=dtype) for shape in shapes)
+    y = F.convolution(x, w, group=group)
+    back = nn.grad([y], [x, w], grad_outputs=[nn.Variable(y.shape, dtype=dtype)])
+    found = [SUBSTITUTES[f.op]([i.spec for i in f.inputs], f.op.named(f.arguments))
+             for f in (v.parent for v in (y, *back))]  # fmt: skip
+    assert [form and form.__name__ for form in found] == forms
+
+
+def test_a_single_entry_stands_for_all_axes() -> None:
+    x, w = nn.Variable((2, 1, 6, 6)), nn.Variable((1, 1, 2, 2))
+    assert F.convolution(x, w, pad=1, stride=2, dilation=2).shape == (2, 1, 3, 3)
+
+
+def test_leading_axes() -> None:
+    w = nn.Variable((5, 2, 3))
+    assert F.convolution(nn.Variable((3, 4, 2, 6)), w, base_axis=2).shape == (3, 4, 5, 4)
+    assert F.convolution(nn.Variable((2, 6)), w, base_axis=0).shape == (5, 4)
+    assert F.convolution(nn.Variable((0, 2, 6)), w).shape == (0, 5, 4)
+
+
+@at_once
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_dtypes_are_kept(dtype: str) -> Test:
+    x, w = (nn.Variable(s, need_grad=True, dtype=dtype) for s in ((1, 2, 4, 4), (2, 2, 2, 2)))
+    x.d, w.d = np.ones(x.shape), np.ones(w.shape)
+    y = F.convolution(x, w, stride=2)
+    gx, gw = nn.grad([y], [x, w])
+    found = yield y, gx, gw
+    assert {each.dtype for each in (y, gx, gw, *found)} == {x.dtype}
+    assert all([np.all(each == value) for each, value in zip(found, (8, 2, 4), strict=True)])
+
+
+@pytest.mark.parametrize("argument, shapes, given", [
+    ("pad", ((1, 2, 5, 5), (2, 2, 3, 3)), {"pad": (1, 1, 1)}),
+    ("pad", ((1, 2, 5, 5), (2, 2, 3, 3)), {"pad": -1}),
+    ("stride", ((1, 2, 5, 5), (2, 2, 3, 3)), {"stride": 0}),
+    ("stride", ((1, 2, 5, 5), (2, 2, 3, 3)), {"stride": (1, 2, 3)}),
+    ("dilation", ((1, 2, 5, 5), (2, 2, 3, 3)), {"dilation": (1, 0)}),
+    ("group", ((1, 4, 5, 5), (3, 2, 3, 3)), {"group": 2}),
+    ("group", ((1, 4, 5, 5), (2, 2, 3, 3)), {"group": 0}),
+    ("weight", ((1, 3, 5, 5), (2, 2, 3, 3)), {}),
+    ("weight", ((1, 2, 5, 5), (2, 2, 3)), {}),
+    ("weight", ((1, 2, 5, 5), (2, 2, 6, 3)), {}),
+    ("weight", ((1, 2, 5, 5), (2, 2, 3, 3)), {"dilation": 3}),
+    ("weight", ((1, 2, 5, 5), (2, 2, 0, 3)), {}),
+    ("channel_last", ((1, 2, 5, 5), (2, 2, 3, 3)), {"channel_last": True}),
+    ("base_axis", ((1, 2, 5, 5), (2, 2, 3, 3)), {"base_axis": 4}),
+    ("base_axis", ((1, 2, 5, 5), (2, 2, 3, 3)), {"base_axis": 3}),
+    ("bias", ((1, 2, 5, 5), (2, 2, 3, 3), (3,)), {}),
+    ("bias", ((1, 2, 5, 5), (2, 2, 3, 3), (1,)), {}),
+])
+def test_wrong_arguments_are_named(argument: str, shapes: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=argument):
+        F.convolution(*map(nn.Variable, shapes), **given)
+
+
+@pytest.mark.parametrize("argument, shapes, given", [
+    ("output_padding", ((1, 2, 4), (2, 3, 3)), {"output_padding": 1}),
+    ("output_padding", ((1, 2, 4), (2, 3, 3)), {"output_padding": (0, 0), "stride": 2}),
+    ("pad", ((1, 2, 2), (2, 3, 2)), {"pad": 2}),
+    ("weight", ((1, 2, 4), (3, 3, 3)), {}),
+    ("weight", ((1, 2, 4), (2, 3)), {}),
+    ("group", ((1, 2, 4), (2, 3, 3)), {"group": 3}),
+    ("bias", ((1, 2, 4), (2, 3, 3), (2,)), {}),
+])
+def test_wrong_arguments_of_deconvolution_are_named(argument: str, shapes: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=argument):
+        F.deconvolution(*map(nn.Variable, shapes), **given)
+
+
+@pytest.mark.parametrize("name", ["depthwise_convolution", "depthwise_deconvolution"])
+def test_wrong_weights_of_depthwise_convolutions_are_named(name: str) -> None:
+    with pytest.raises(ValueError, match="weight"):
+        getattr(F, name)(nn.Variable((1, 2, 4)), nn.Variable((3, 2)))
+
+
+def test_gradients_of_any_order_are_made_of_the_three_sides() -> None:
+    x, w = nn.Variable((1, 2, 6), need_grad=True), nn.Variable((3, 2, 3), need_grad=True)
+    y = F.convolution(x, w, stride=2)
+    kinds = set()
+    outputs = [y * y]
+    for _ in range(3):
+        outputs = nn.grad(outputs, [x, w])
+        kinds |= {f.info.type_name for f in functions_of(outputs)}
+    assert {k for k in kinds if "onvolution" in k} == {"Convolution", "Deconvolution", "ConvolutionFilterGrad"}
+
+
+def test_a_step_as_long_as_the_kernel_in_groups() -> None:
+    """Where the kernel has more elements than the result has places, XLA takes such an axis for that of the groups."""
+    rng = np.random.default_rng(5)
+    x, w, gy = rng.normal(size=(1, 2, 4, 3)), rng.normal(size=(4, 1, 2, 2)), rng.normal(size=(1, 4, 3, 1))
+    variables = [nn.Variable.from_numpy_array(array, need_grad=True) for array in (x, w)]
+    y = F.convolution(*variables, pad=(1, 0), stride=2, group=2)
+    (gx,) = nn.grad([y], variables[:1], grad_outputs=[nn.Variable.from_numpy_array(gy)])
+    expected = np.zeros((1, 2, 6, 3))
+    for c, o, i, a, b in itertools.product(range(2), range(2), range(3), range(2), range(2)):
+        expected[0, c, 2 * i + a, b] += gy[0, 2 * c + o, i, 0] * w[2 * c + o, 0, a, b]
+    np.testing.assert_allclose(gx.d, expected[:, :, 1:5], rtol=1e-12)

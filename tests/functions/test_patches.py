@@ -1,0 +1,94 @@
+"""Windows as channels, Chainer's pooling and shifts beyond what the sample tables say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from tests.refusals import refused
+from tests.together import Test, at_once
+
+RNG = np.random.default_rng(0)
+
+
+@at_once
+@pytest.mark.parametrize("ksize, stride, pad, cover_all", [
+    (2, None, 0, True), ((3, 2), (2, 1), (1, 0), True), (3, 2, 1, False), ((1, 3), (1, 2), 0, True),
+])
+def test_indices_of_maxima_lead_back(ksize: Any, stride: Any, pad: Any, cover_all: bool) -> Test:
+    """What is put back at the indices and pooled again is what was put."""
+    x = RNG.uniform(1, 2, (2, 3, 7, 6))
+    arguments = {"ksize": ksize, "stride": stride, "pad": pad, "cover_all": cover_all}
+    y, indices = F.max_pooling_nd(x, **arguments, return_indices=True)
+    found, places, alone, columns, back, count = yield (
+        y, indices, F.max_pooling_nd(x, **arguments), F.im2col(x, ksize, stride or ksize, pad, cover_all),
+        *[F.upsampling_2d(given, indices, **arguments, outsize=(7, 6)) for given in (y, np.ones(y.shape))],
+    )  # fmt: skip
+    np.testing.assert_array_equal(found, alone)
+    columns = columns.reshape(2, 3, -1, *y.shape[2:])
+    np.testing.assert_array_equal(np.take_along_axis(columns, places[:, :, None], 2)[:, :, 0], found)
+    np.testing.assert_allclose(back, np.where(count > 0, x * count, 0))
+
+
+def test_the_least_size_that_gives_as_many_windows() -> None:
+    x, indices = np.ones((1, 1, 3, 3)), np.zeros((1, 1, 3, 3), np.int32)
+    assert F.upsampling_2d(x, indices, 3, 2, 1).shape == (1, 1, 4, 4)
+    assert F.upsampling_2d(x, indices, 3, 2, 1, cover_all=False).shape == (1, 1, 5, 5)
+
+
+@at_once
+@pytest.mark.parametrize("dtype", ["int32", "float16", "bfloat16", "float32", "float64"])
+def test_dtypes(dtype: str) -> Test:
+    x = nn.Variable.from_numpy_array(np.arange(-6, 6).reshape(1, 2, 6), dtype=dtype)
+    assert F.im2col(x, 2).dtype == F.max_pooling_1d(x, 3, 2, 1).dtype == F.shift(x, (1,)).dtype == x.dtype
+    pooled, shifted = yield F.max_pooling_1d(x, 4, 4, 1), F.shift(x, (-2,))
+    np.testing.assert_array_equal(pooled, [[[-4, -1], [2, 5]]])
+    np.testing.assert_array_equal(shifted[0, 0], [-4, -3, -2, -1, -1, -1])
+
+
+@at_once
+@pytest.mark.parametrize("by", [-9, -4, -1, 0, 2, 4, 11])
+@pytest.mark.parametrize("mode, numpy_mode", [("nearest", "edge"), ("reflect", "symmetric")])
+def test_shifts(by: int, mode: str, numpy_mode: Any) -> Test:
+    x = np.arange(8).reshape(2, 4)
+    expected = np.pad(x, ((0, 0), (12, 12)), numpy_mode)[:, 12 - by:16 - by]
+    one, other = yield F.shift(x, by, mode), F.shift(x.T, (by, 0), mode)
+    np.testing.assert_array_equal(one, expected)
+    np.testing.assert_array_equal(other, expected.T)
+
+
+def test_a_shift_for_each_place_of_a_kernel() -> None:
+    """As Chainer's shift makes it: a depthwise convolution with one 1 in each kernel."""
+    x = RNG.standard_normal((1, 4, 5, 5))
+    kernels = np.eye(9)[[0, 4, 8, 2]].reshape(4, 3, 3)
+    y = F.depthwise_convolution(x, kernels, pad=(1, 1)).d
+    np.testing.assert_allclose(y[0, 0], np.pad(x[0, 0], ((1, 0), (1, 0)))[:5, :5])
+    np.testing.assert_allclose(y[0, 1], x[0, 1])
+
+
+test_wrong_arguments_are_named = refused([
+    ("ksize", lambda x: F.im2col(x, 9)),
+    ("ksize", lambda x: F.im2col(x, (1, 1, 1))),
+    ("dilate", lambda x: F.im2col(x, 1, dilate=0)),
+    ("x must have batch, channel and spatial axes", lambda x: F.im2col(x[0, 0], 1)),
+    ("stride", lambda x: F.max_pooling_nd(x, 2, 0)),
+    ("without elements", lambda x: F.max_pooling_nd(x, 1, 1, 1)),
+    ("without elements", lambda x: F.max_pooling_nd(x, 1, 5)),
+    ("3 axes", lambda x: F.max_pooling_1d(x, 1)),
+    ("3 axes", lambda x: F.average_pooling_1d(x, 1)),
+    ("pad_value", lambda x: F.average_pooling_nd(x, 1, pad_value=1)),
+    ("x must have batch, channel and spatial axes", lambda x: F.average_pooling_nd(x[0, 0], 1)),
+    ("pyramid_height", lambda x: F.spatial_pyramid_pooling_2d(x, 0)),
+    ("pyramid_height 4", lambda x: F.spatial_pyramid_pooling_2d(x, 4)),
+    ("pooling", lambda x: F.spatial_pyramid_pooling_2d(x, 1, "mean")),
+    (r"x must be of shape \(N, C, H, W\)", lambda x: F.spatial_pyramid_pooling_2d(x[0], 1)),
+    ("indexes", lambda x: F.upsampling_2d(x, x[:1], 2)),
+    ("y must be of shape", lambda x: F.upsampling_2d(x, x, 2, outsize=(3, 3))),
+    ("border_mode", lambda x: F.shift(x, 1, "wrap")),
+    ("shifts", lambda x: F.shift(x, (1,) * 5)),
+    ("cannot shift x of shape .* along axis 0: it is empty", lambda x: F.shift(x[:0], (1, 0, 0, 0))),
+], given=lambda: nn.Variable((2, 2, 4, 3)))

@@ -1,0 +1,105 @@
+"""The files of references are those of the samples; and checks that share an executable fail by themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad.functions as F
+from nngrad.graph import Variable
+from tests import references
+from tests.samples import Sample, all_samples, real, sample
+from tests.together import Check, Wanted, outcomes
+
+
+def test_every_sample_has_its_reference_and_there_are_no_others() -> None:
+    """`python -m tests.references` makes the files anew."""
+    assert {references.digest(each) for each in all_samples()} == set(references.kept())
+
+
+SCALE = 2.0
+
+
+def doubled(x: Any) -> Any:
+    return SCALE * x
+
+
+def of(reference: Callable[..., Any], **changed: Any) -> Sample:
+    return dataclasses.replace(sample("tanh", real(2, 3), ref=reference), **changed)
+
+
+def test_what_a_reference_is_found_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its source, the inputs, the orders, and what it finds by names, around it and in other functions of the tests."""
+    factor = 3.0
+    plain = of(lambda x: jnp.tanh(x))
+    others = [
+        of(lambda x: jnp.tanh(x) + 0), of(lambda x: jnp.tanh(x), orders=2), of(lambda x: doubled(x)),
+        of(lambda x: jnp.tanh(x), inputs=(real(3),)), of(lambda x: factor * x), of(lambda x, k=1.0: k * x),
+    ]  # fmt: skip
+    digests = [references.digest(each) for each in (plain, *others)]
+    assert len(set(digests)) == len(digests) and None not in digests
+    factor = 4.0
+    assert references.digest(others[4]) != digests[5]
+    monkeypatch.setitem(globals(), "SCALE", 5.0)
+    assert references.digest(others[2]) != digests[3]
+    assert references.digest(plain) == digests[0]
+
+
+def test_a_reference_that_cannot_be_described_is_computed() -> None:
+    thing = object()
+    each = of(lambda x: jnp.tanh(x) if thing else x)
+    assert references.digest(each) is None
+    (x,) = references.drawn(each)
+    np.testing.assert_allclose(references.expected(each).levels[0][0], np.tanh(x))
+
+
+def test_a_wrong_reference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = [each for each in all_samples("activation") if each.name == "tanh"]
+    assert references.differences(few) == []
+    digest = references.digest(few[0])
+    (name,) = [name for name in references.kept()[str(digest)][1] if name.endswith("levels/2/0/float64")]
+    file = dict(references.kept()[str(digest)][0])
+    file[name] = file[name] * (1 + 1e-7)
+    monkeypatch.setitem(references.kept(), str(digest), (file, references.kept()[str(digest)][1]))
+    assert few[0].id in references.differences(few)
+
+
+def test_checks_that_share_an_executable_fail_by_themselves() -> None:
+    def check(factor: float, wrong: bool, breaks: bool = False) -> Check:
+        x = Variable.from_numpy_array([1.0, 2.0])
+        y = F.mul_scalar(x, val=factor)
+        if breaks:
+            raise ZeroDivisionError
+        ((first, second),) = yield [Wanted([[y], [y, x]], [x], [[np.ones(2)], [np.full(2, 3.0)]])]
+        np.testing.assert_array_equal(first[0][0], [factor, factor])
+        ((other,),) = yield [Wanted([[y * y]])]
+        assert other[0][0].tolist() == [factor**2, 4 * factor**2]
+        assert (second[1][1].tolist() == [3.0, 3.0]) is not wrong
+
+    ends = outcomes([lambda: check(2.0, False), lambda: check(3.0, True), lambda: check(4.0, False),
+                     lambda: check(5.0, False, True)])  # fmt: skip
+    assert [type(end) for end in ends] == [type(None), AssertionError, type(None), ZeroDivisionError]
+
+
+def test_what_cannot_be_computed_together_is_computed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests import together
+
+    whole, asked = together.runner, []
+
+    def runner(levels: Any, leaves: Any) -> Any:
+        asked.append(len(levels))
+        if len(levels) == 2:
+            raise RuntimeError("too much at once")
+        return whole(levels, leaves)
+
+    monkeypatch.setattr(together, "runner", runner)
+
+    def check() -> Check:
+        yield [Wanted([[F.constant(1.0, (2,))]])]
+
+    assert outcomes([check, check]) == [None, None] and asked == [2, 1, 1]

@@ -1,0 +1,191 @@
+"""Interpolation beyond what the sample table says: every mode against loops over elements, and dtypes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from tests.refusals import refused
+from tests.together import Test, at_once
+
+from_ = nn.Variable.from_numpy_array
+RNG = np.random.default_rng(0)
+
+
+def weight_of(p: float, i: int, n: int, mode: str, rounding: str, a: float, exclude: bool) -> float:
+    """The weight that element i of n has at position p."""
+    def nearest(q: float) -> int:
+        down = {"floor": math.floor(q), "ceil": math.ceil(q), "round_prefer_floor": math.ceil(q - 0.5),
+                "round_prefer_ceil": math.floor(q + 0.5)}[rounding]
+        return min(max(down, 0), n - 1)
+
+    def cubic(d: float) -> float:
+        d = abs(d)
+        if d >= 2:
+            return 0.0
+        return (a + 2) * d**3 - (a + 3) * d**2 + 1 if d <= 1 else a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
+
+    if mode == "nearest":
+        return float(nearest(p) == i)
+    if mode == "linear":
+        return max(0.0, 1 - abs(min(max(p, 0), n - 1) - i))
+    around = range(math.floor(p) - 1, math.floor(p) + 3)
+    if exclude:
+        return cubic(p - i) / sum([cubic(p - j) for j in around if 0 <= j < n]) if i in around else 0.0
+    return sum([cubic(p - j) for j in around if min(max(j, 0), n - 1) == i])
+
+
+def resized(x: Any, positions: list[list[float]], *kernel: Any) -> Any:
+    """The last axes of x, one after the other, at positions."""
+    for axis, each in zip(range(x.ndim - len(positions), x.ndim), positions, strict=True):
+        n = x.shape[axis]
+        matrix = np.array([[weight_of(p, i, n, *kernel) for i in range(n)] for p in each])
+        x = np.moveaxis(np.tensordot(x, matrix, axes=((axis,), (1,))), -1, axis)
+    return x
+
+
+@at_once
+@pytest.mark.parametrize("mode, options", [
+    *itertools.product(("linear", "nearest"), ({}, {"align_corners": True}, {"half_pixel": True})),
+    ("nearest", {"half_pixel_for_nn": True}), ("nearest", {"half_pixel_for_nn": True, "align_corners": True}),
+])
+def test_interpolate(mode: str, options: dict[str, bool]) -> Test:
+    x = RNG.standard_normal((2, 5, 4, 3))
+
+    def at(n: int, m: int) -> list[float]:
+        if mode == "nearest" and options.get("half_pixel_for_nn"):
+            return [(i + 0.5) * n / m for i in range(m)]
+        if m == 1:
+            return [0.0]
+        if options.get("align_corners"):
+            return [i * (n - 1) / (m - 1) for i in range(m)]
+        return [max(0.0, (i + 0.5) * n / m - 0.5) if options.get("half_pixel") else i * n / m for i in range(m)]
+
+    every = (10, 3, 1), (7, 4, 6), (2,)
+    found = yield [F.interpolate(from_(x), output_size=sizes, mode=mode, **options) for sizes in every]
+    for y, sizes in zip(found, every, strict=True):
+        places = [at(n, m) for n, m in zip(x.shape[-len(sizes):], sizes, strict=True)]
+        np.testing.assert_allclose(y, resized(x, places, mode, "floor", 0, False), atol=1e-12)
+
+
+COORDINATES = {
+    "half_pixel": lambda i, n, m, s: (i + 0.5) / s - 0.5,
+    "pytorch_half_pixel": lambda i, n, m, s: (i + 0.5) / s - 0.5 if m > 1 else 0.0,
+    "align_corners": lambda i, n, m, s: i * (n - 1) / (m - 1) if m > 1 else 0.0,
+    "asymmetric": lambda i, n, m, s: i / s,
+    "tf_half_pixel_for_nn": lambda i, n, m, s: (i + 0.5) / s,
+    "tf_crop_and_resize": lambda i, n, m, s: 0.2 * (n - 1) + i * 0.7 * (n - 1) / (m - 1) if m > 1 else 0.55 * (n - 1),
+}
+
+
+@at_once
+@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("kernel", [
+    ("nearest", "round_prefer_floor", 0, False), ("nearest", "round_prefer_ceil", 0, False),
+    ("nearest", "floor", 0, False), ("nearest", "ceil", 0, False), ("linear", "floor", 0, False),
+    ("cubic", "floor", -0.75, False), ("cubic", "floor", -0.5, True),
+])
+def test_onnx_resize(coordinates: str, kernel: tuple[Any, ...]) -> Test:
+    mode, rounding, a, exclude = kernel
+    x = RNG.standard_normal((1, 4, 5))
+    options = (mode, coordinates, a, int(exclude), 0.0, rounding)
+    every = (1.0, 2.0, 0.6), (1.0, 1.3, 0.2)
+    found = yield [F.onnx_resize(from_(x), (0.2,) * 3 + (0.9,) * 3, scales, (), *options) for scales in every]
+    for y, scales in zip(found, every, strict=True):
+        sizes = [math.floor(n * s) for n, s in zip(x.shape, scales, strict=True)]
+        places = [
+            [COORDINATES[coordinates](i, n, m, s) for i in range(m)]
+            for n, m, s in zip(x.shape[1:], sizes[1:], scales[1:], strict=True)
+        ]
+        np.testing.assert_allclose(y, resized(x, places, *kernel), atol=1e-12)
+
+
+@at_once
+def test_what_is_as_far_from_two_elements_is_so_in_spite_of_rounding() -> Test:
+    x = from_(np.arange(10.0))
+    shorter, longer = yield (F.onnx_resize(x, scales=(0.2,), coordinate_transformation_mode="asymmetric"),
+                             F.interpolate(x, output_size=(100,), mode="nearest"))
+    np.testing.assert_array_equal(shorter, [0, 5])
+    np.testing.assert_array_equal(longer, np.repeat(np.arange(10.0), 10))
+
+
+@at_once
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("size", [1, 3, 19])
+def test_the_transpose_is_the_transpose(mode: str, size: int) -> Test:
+    grids = ((size, 4 / size, 2 / size - 0.5),)
+    x, y = RNG.standard_normal((2, 4)), RNG.standard_normal((2, size))
+    ahead, back = yield (F.resample(from_(x), (1,), grids, mode, bounded=True),
+                         F.resample_transpose(from_(y), (2, 4), (1,), grids, mode, bounded=True))
+    np.testing.assert_allclose(np.sum(ahead * y), np.sum(x * back))
+
+
+@at_once
+def test_an_infinite_element_stays_where_it_is() -> Test:
+    x = from_(np.array([np.inf, 1.0, 2.0, 3.0]), need_grad=True)
+    (gx,) = nn.grad([F.interpolate(x, output_size=(2,))], [x], grad_outputs=[from_(np.array([np.inf, 1.0]))])
+    y, slope = yield F.interpolate(x, output_size=(8,), half_pixel=True), gx
+    assert np.isfinite(y[4:]).all() and np.isinf(y[:3]).all()
+    np.testing.assert_array_equal(slope, [np.inf, 0, 1, 0])
+
+
+@at_once
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_dtypes_are_kept(dtype: str) -> Test:
+    x = nn.Variable((1, 3, 3), need_grad=True, dtype=dtype)
+    x.d = np.arange(9).reshape(1, 3, 3)
+    y = F.interpolate(x, scale=(2, 2), align_corners=True)
+    (gx,) = nn.grad([y * y], [x])
+    (found,) = yield (y,)
+    assert y.dtype == gx.dtype == found.dtype == x.dtype
+    np.testing.assert_array_equal(found[0, [0, 0, 5, 5], [0, 5, 0, 5]], [0, 2, 6, 8])
+
+
+def test_nothing_is_computed_where_all_stays() -> None:
+    x = from_(np.ones((1, 2, 2)))
+    assert F.interpolate(x, output_size=(2, 2)).parent.name == "identity"
+    y = F.interpolate(x, output_size=(4, 2))
+    assert (y.parent.name, y.parent.args["axes"]) == ("resample", (1,))
+
+
+X = from_(np.ones((1, 2, 3)))
+
+
+test_what_is_wrong_is_named = refused([
+    (lambda: F.interpolate(X), "scale or output_size is required"),
+    (lambda: F.interpolate(X, scale=(1, 1, 1, 1)), "scale must have 1 to 3 entries, one for each.*got 4"),
+    (lambda: F.interpolate(X, output_size=(2, 2, 2), channel_last=True), "output_size must have 1 to 3.*got 3"),
+    (lambda: F.interpolate(X, output_size=(2, 2**24 + 1)), "an interpolated axis must have at most 16777216"),
+    (lambda: F.interpolate(X, scale=0.1), r"cannot resample from sizes \(3,\) to \(0,\): all"),
+    (lambda: F.interpolate(X, scale=2, mode="quintic"), "mode must be 'linear', 'nearest', 'cubic' or 'area', got"),
+    (lambda: F.interpolate(X, scale=2, mode="area", half_pixel=True), "must be False with mode 'area'"),
+    (lambda: F.interpolate(X[0], scale=2), r"scale=2 is for all spatial axes of \(N, C, \*sizes\), but x has shape"),
+    (lambda: F.interpolate(X[0], output_size=4), "output_size=4 is for all spatial axes"),
+    (lambda: F.interpolate(X, scale=2, align_corners=True, half_pixel=True), "align_corners and half_pixel must not"),
+    (lambda: F.onnx_resize(X, scales=(1, 2)), "a number for each axis"),
+    (lambda: F.onnx_resize(X, scales=(1, 2, 2), sizes=(1, 2, 2)), "exactly one of scales and sizes must be given"),
+    (lambda: F.onnx_resize(X, sizes=(1, 2, 4), mode="square"), "mode must be .*, got 'square'"),
+    (lambda: F.onnx_resize(X, sizes=(1, 2, 4), nearest_mode="up"), "nearest_mode must be .*, got 'up'"),
+    (lambda: F.onnx_resize(X, sizes=(1, 2, 4), coordinate_transformation_mode="x"), "mode 'x' is unknown"),
+    (lambda: F.onnx_resize(X, sizes=(1, 2, 4), coordinate_transformation_mode="tf_crop_and_resize"), "roi must have"),
+])
+
+
+def test_scales_that_are_no_numbers() -> None:
+    with pytest.raises(TypeError, match="scale must be a number or a tuple of numbers"):
+        F.interpolate(X, scale=("2",))
+
+
+@at_once
+def test_a_number_is_for_all_spatial_axes() -> Test:
+    x = from_(np.random.default_rng(0).standard_normal((1, 2, 3, 4)))
+    last = F.transpose(x, (0, 2, 3, 1))
+    results = [F.interpolate(x, 2), F.interpolate(x, (2, 2)), F.interpolate(last, 2, channel_last=True)]
+    one, same, other, size = yield (*results, F.interpolate(x, None, 5))
+    assert np.array_equal(one, same) and np.array_equal(other.transpose(0, 3, 1, 2), one) and size.shape == (1, 2, 5, 5)

@@ -1,0 +1,520 @@
+"""Every fact that an op is declared with, by numbers; every sample by every route; and that a wrong fact is found."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import nngrad as nn
+import nngrad.functions as F
+from backward_registry import backward
+from nngrad.autodiff.forward_mode import Pushforward
+from nngrad.autodiff.walk import Grad
+from nngrad.cpu.facts import CHANNELS_LAST
+from nngrad.functions.axes import contracts, inserts, mixes, reduces, rows, rowwise
+from nngrad.graph import Op, Variable, op
+from nngrad.graph.arguments import Axes, Scalar, Static
+from nngrad.graph.facts import Facts
+from tests.facts import Case, check_diagonal, checks, near, shown, shows
+from tests.oracle import as_tuple, is_floating
+from tests.references import drawn, expected
+from tests.samples import Sample, all_samples
+from tests.slow import slow_but_one
+from tests.together import Called, Check, Wanted, side_by_side, some_at_a_time, together
+
+LIBRARY = Path(nn.__file__).parent
+OF_OPS = [sample for sample in all_samples() if isinstance(getattr(F, sample.name), Op)]
+
+
+def case_of(sample: Sample) -> Case:
+    """The sample as an application of its op."""
+    each: Op = getattr(F, sample.name)
+    arrays = drawn(sample)
+    f = as_tuple(each(*map(Variable.from_numpy_array, arrays), **sample.arguments))[0].parent
+    return Case(each, arrays, f.arguments)
+
+
+@pytest.mark.parametrize("sample", slow_but_one(OF_OPS, lambda s: s.name), ids=lambda s: s.id)
+@together
+def test_facts(sample: Sample) -> Check:
+    """Every fact that the sample's op is declared with."""
+    case = case_of(sample)
+    yield from side_by_side([shown(name, case) for name in checks])
+
+
+SHOWING = {
+    "reads": "optimization_barrier", "diagonal": "tanh", "rows": "softmax", "batching": "softmax",
+    "channels_last": "convolve", "linear": "sub2", "offset": "linear_combination", "weights": "linear_combination",
+    "powers": "mul2", "fold": "add_n", "bounded": "tanh", "elementwise": "tanh", "broadcasts": "sub2",
+    "predicate": "less", "selects": "where", "view": "reshape", "reduction": "mean", "cost": "batch_matmul",
+    "moving": "transpose", "numbers": "linear_combination",
+    "of_variables": "elu", "slice_keys": "split", "shape": "take_slices", "update_keys": "stack",
+    "joined_by": "concatenate", "windows": "convolve", "by_index": "put_slices",
+}  # fmt: skip
+"""For each check, an op whose samples show the fact."""
+
+
+def test_every_kind_of_fact_is_shown_by_some_sample() -> None:
+    pairs = [(name, sample) for name, op in SHOWING.items() for sample in OF_OPS if sample.name == op]
+    results = some_at_a_time([shown(name, case_of(sample)) for name, sample in pairs], len(pairs))
+    assert {name for (name, _), shows in zip(pairs, results, strict=True) if shows} == set(checks)
+
+
+SHOWN_BY = {"forwards_inputs": "view", "unbounded": "bounded", "axes": "rows", "fuses": "moving"}
+"""Checks that have another name than the fact."""
+
+NO_CHECK = {
+    "multiple_results": "a forward that returns no tuple fails at once",
+    "constant": "about derivatives that are left out on purpose: tests/jax/test_from_jax.py",
+    "exchanges": "about several processes: tests/nnabla/test_communicators.py",
+    "lockstep": "about several processes: tests/nnabla/test_communicators.py",
+    "precision": "about casts before and after it: tests/functions/test_precision.py",
+    "own_way": "about speed alone, since `numbers` holds of all of them: tests/test_free_numbers.py",
+}
+"""Facts without a check, each with the reason."""
+
+
+def test_every_fact_has_a_check() -> None:
+    facts = {field.name for field in dataclasses.fields(Facts)}
+    assert {fact for fact in facts if SHOWN_BY.get(fact, fact) not in checks} == set(NO_CHECK)
+
+
+def declared(fact: str) -> list[str]:
+    """Names of the ops that are declared to be something."""
+    return [name for name in F.names() if isinstance(getattr(F, name), Op) and getattr(getattr(F, name), fact)]
+
+
+HEAVY_BY_NATURE = {
+    "adaptive_separable_convolution": "products with kernels of each pixel, summed over windows",
+    "displaced_products": "sums over channels, for each displacement",
+    "roi_align": "sums over the samples of each bin",
+    "roi_align_backward": "the same",
+    "separable": "the same products and sums",
+    "weighted_points": "sums of gathered points",
+}
+"""Families of heavy ops whose sums of products are no products of matrices, each with what they are."""
+
+
+def test_no_heavy_op_is_without_a_product() -> None:
+    seen = {sample.name for sample in OF_OPS if getattr(F, sample.name).heavy and shows("cost", case_of(sample))}
+    rest = set(declared("heavy")) - seen
+    assert rest == {name for name in declared("heavy") if name.startswith(tuple(HEAVY_BY_NATURE))}
+
+
+NOT_DECLARED_DIAGONAL: dict[str, str] = {
+    "all_reduce": "depends on arrays of other processes, where there are any",
+    "bcast": "depends on arrays of other processes, where there are any",
+    "clip_grad_by_norm": "its rule mixes the places of a gradient",
+    "prune": "which elements become 0 depends on all, though no sample moves one across",
+    "reduce_to_process": "depends on arrays of other processes, where there are any",
+    "sharding_constraint": "its axes are those of one array, which broadcasting would shift",
+    "top_k_grad": "its rule mixes the places of a gradient",
+}
+"""Ops whose samples all have a diagonal Jacobian and that are not declared to have, each with the reason."""
+
+
+def shown_diagonal(each: Any, cases: list[Case]) -> Check:
+    """Whether all samples of an op are diagonal and some of them show it, as if it were declared so."""
+    copy = Op(each.forward, diagonal=True, multiple_results=each.multiple_results)
+    try:
+        return any((yield from side_by_side([check_diagonal(case._replace(op=copy)) for case in cases])))
+    except AssertionError:
+        return False
+
+
+def may_be_diagonal(case: Case) -> bool:
+    """Whether its shapes are those of a diagonal op, and large enough to tell."""
+    f = case.function
+    y = f.specs[0]
+    return y.differentiable and y.size >= 2 and all([x.shape == y.shape for x in f.inputs])
+
+
+def test_no_diagonal_op_is_forgotten() -> None:
+    """An op whose every sample is diagonal, and the same at all places, is declared so."""
+    candidates = {}
+    for name in dict.fromkeys([sample.name for sample in OF_OPS]):
+        each = getattr(F, name)
+        if not (each.diagonal or each.multiple_results or each.reads) and each.input_names:
+            cases = [case_of(sample) for sample in OF_OPS if sample.name == name]
+            if all(map(may_be_diagonal, cases)):
+                candidates[name] = shown_diagonal(each, cases)
+    found = some_at_a_time(list(candidates.values()))
+    assert {name for name, shows in zip(candidates, found, strict=True) if shows} == set(NOT_DECLARED_DIAGONAL)
+
+
+# ---------------------------------------------------------------- and in no other place
+
+BY_NATURE: dict[str, str] = {
+    "rewrite/linear.py": "algebra: each rule is about a function by name",
+    "rewrite/products.py": "algebra: what products are emitted as",
+    "rewrite/sums.py": "algebra: what sums are emitted as",
+    "rewrite/numbers.py": "algebra: what constants and multiples are emitted as",
+    "rewrite/quotients.py": "algebra: what polynomials consist of",
+    "rewrite/masks.py": "the moves of a condition, which reshaping alone makes",
+    "memory/rebuild.py": "sums over fan-out, which it makes and finds again",
+    "execution/backward.py": "where it starts: at the inputs of sinks that give them no gradient",
+    "cpu/facts.py": "tables of facts about ops that are those of one compiler",
+    "cpu/substitutes.py": "a table of other forwards for one compiler",
+    "inspection/recomputation.py": "the same marks",
+    "jax/primitives/complex_numbers.py": "a table of the functions that stand for primitives",
+    "jax/primitives/elementwise.py": "a table of the functions that stand for primitives",
+    "jax/primitives/movement.py": "movements that JAX writes one after another, which it makes one",
+    "jax/primitives/points.py": "zeros that JAX adds to, which it leaves out",
+    "jax/primitives/reductions.py": "a table of the functions that stand for primitives",
+    "jax/recognition.py": "a table of the functions that stand for JAX's",
+    "torch/operators.py": "a table of the functions that stand for PyTorch's operators",
+}
+"""Files that ask which op something is, each with the reason."""
+
+GIVEN_ON = {"apply", "create", "created_like", "emit", "freed", "node"}
+"""Functions that are given an op to apply it."""
+
+NAMES_FAMILIES = {
+    "command/ops.py": "lists functions by family",
+    "autodiff/custom_function.py": "says where a rule is",
+    "functions/docstrings.py": "completes those of nngrad's own ops",
+    "functions/__init__.py": "takes what a family defines itself",
+    "autodiff/walk.py": "says in an error where a rule is",
+    "graph/process.py": "a module of JAX, by its name",
+    "graph/op.py": "sets it",
+    "training/train_step.py": "the Module of a step",
+    "training/runs/fit.py": "the Module of a step",
+}
+"""Files that look at the module of something, each with the reason."""
+
+
+def questions(tree: ast.AST) -> list[int]:
+    """Lines where an op is named for something else than to be applied."""
+    fine: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            fine.add(id(node.func))
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in GIVEN_ON:
+                fine.update(map(id, node.args))
+        elif isinstance(node, ast.Attribute):
+            fine.add(id(node.value))
+    named = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and getattr(n.value, "id", "") == "F"]
+    return [n.lineno for n in named if id(n) not in fine and isinstance(getattr(F, n.attr), Op)]
+
+
+def test_no_other_file_asks_which_op_it_is() -> None:
+    asking, of_module = set(), set()
+    for path in sorted(LIBRARY.rglob("*.py")):
+        name = path.relative_to(LIBRARY).as_posix()
+        tree = ast.parse(path.read_text())
+        if questions(tree) and not name.startswith("functions/"):
+            asking.add(name)
+        if any([isinstance(n, ast.Attribute) and n.attr == "module" for n in ast.walk(tree)]):
+            of_module.add(name)
+    assert asking == set(BY_NATURE), "declare a fact in place of asking; or take a file that asks no more off the list"
+    assert of_module == set(NAMES_FAMILIES)
+
+
+# ---------------------------------------------------------------- every sample by every route
+
+
+WITH_DERIVATIVES = [s for s in OF_OPS if s.orders and not s.surrogate and s.inputs]
+
+
+@pytest.mark.parametrize("sample", slow_but_one(WITH_DERIVATIVES, lambda s: s.name), ids=lambda s: s.id)
+@together
+def test_routes(sample: Sample) -> Check:
+    """Tangents of orders 1 and 2, forward, against the reference's; and nested gradients by the route that `nn.grad`
+    takes, where rows or elements are shown to be independent, against those by the plain walk."""
+    wanted, leaves = expected(sample), [Variable.from_numpy_array(x) for x in drawn(sample)]
+    moving = [x for x in leaves if is_floating(x)]
+    tangents = [Variable.from_numpy_array(t) for t in wanted.along]
+    outputs = [y for y in as_tuple(getattr(F, sample.name)(*leaves, **sample.arguments)) if y.spec.differentiable]
+    orders = min(sample.orders, 2)
+    forward = [outputs]
+    for _ in range(orders):
+        forward.append(Pushforward()(forward[-1], moving, tangents))
+    levels = []
+    for walk in (nn.grad, lambda ys, x: Grad()(ys, [x], [None] * len(ys))):  # the best route, and in reverse
+        level = outputs
+        for _ in range(orders):
+            level = [y for x in moving for y in walk(level, x)]
+        levels.append(level)
+    (((_, *moved, chosen, plain),),) = yield [Wanted([*forward, *levels])]
+    for order, (ours, reference) in enumerate(zip(moved, wanted.tangents, strict=True), start=1):
+        for a, b in zip(ours, reference, strict=True):
+            near(a, b, f"forward, order {order}")
+    for a, b in zip(chosen, plain, strict=True):
+        near(a, b, f"nested gradients, order {orders}")
+
+
+@together
+def test_the_shape_of_its_input_makes_no_op_diagonal() -> Check:
+    """A running sum that is declared `elementwise` is right by every route."""
+
+    @op(elementwise=True)
+    def accumulated(x, /):
+        return lax.cumsum(x, x.ndim - 1) if x.ndim else x
+
+    backward(accumulated)(lambda f, gy: F.cumsum(gy, axis=gy.ndim - 1, reverse=True))
+    arrays = [np.linspace(-1.0, 1.5, 6).reshape(2, 3)]
+    x = Variable.from_numpy_array(arrays[0])
+    yield from side_by_side([shown(name, Case(accumulated, arrays, ())) for name in checks])
+
+    def field(a: Any) -> Any:
+        return jnp.sin(jnp.cumsum(jnp.tanh(a), 1))
+
+    y = F.sin(accumulated(F.tanh(x)))
+    (gx,) = nn.grad(y, x)
+    graphs = [nn.jvp(y, x, 1.0)[0], nn.jacobian(y, x, batched=False), *nn.grad(F.sum(gx), x), *nn.hvp(y, x, 1.0)]
+    (((tangent, matrix, again, product),),), ((first,),), ((second,),) = yield [
+        Wanted([graphs]), Called(jax.jacobian(field), [arrays]),
+        Called(jax.jacobian(jax.grad(lambda a: field(a).sum())), [arrays]),
+    ]  # fmt: skip
+    near(tangent, np.einsum("abcd->ab", first), "forward")
+    near(matrix, first, "batched")
+    near(again, np.einsum("abcd->cd", second), "nested gradients")
+    near(product, np.einsum("abcd->ab", second), "forward over reverse")
+    with pytest.raises(ValueError, match="cannot be shown"):
+        nn.jacobian(y, x)  # that rows stay apart was not declared
+
+
+# ---------------------------------------------------------------- what is wrong is found
+
+
+X, Y = np.linspace(-1.1, 1.7, 6).reshape(2, 3), np.linspace(0.3, 2.0, 6).reshape(2, 3)
+SQUARE = np.linspace(0.3, 2.0, 9).reshape(3, 3)
+IMAGES = np.linspace(0.3, 2.0, 48).reshape(2, 3, 2, 4)
+WRONG: dict[str, tuple[str, Case]] = {}
+
+
+def wrong(kind: str, *arrays: Any, arguments: tuple[Any, ...] = (), **facts: Any) -> Callable[[Any], None]:
+    """The decorated function as an op that is declared with facts of which one, of this kind, is wrong."""
+
+    def enter(forward: Any) -> None:
+        WRONG[forward.__name__] = kind, Case(Op(forward, **facts), list(arrays), arguments)
+
+    return enter
+
+
+@wrong("diagonal", X, diagonal=True)
+def running_sum(x, /):
+    return lax.cumsum(x, x.ndim - 1)
+
+
+@wrong("diagonal", X, diagonal=True)
+def differs_from_place_to_place(x, /):
+    return x * jnp.arange(3.0)
+
+
+@wrong("rows", X, arguments=(1,), axes=rowwise("()->()"))
+def mixes_an_axis(x, /, axis: int):
+    return jax.nn.softmax(x, axis)
+
+
+@wrong("rows", X, arguments=(None,), axes=mixes("axis", none=0))
+def none_is_another_axis(x, /, axis: int | None):
+    return jax.nn.softmax(x, -1)
+
+
+@wrong("rows", X, arguments=(1,), axes=reduces("axis"))
+def reduces_and_flips(x, /, axis: int):
+    return jnp.flip(x.sum(axis))
+
+
+@wrong("rows", X, Y, arguments=(0,), axes=inserts("axis"))
+def inserts_and_flips(*x, axis: int):
+    return jnp.stack(x, axis)[:, ::-1]
+
+
+@wrong("rows", SQUARE, SQUARE, axes=rows())
+def sums_over_rows(a, b, /):
+    return a.T @ b
+
+
+@wrong("rows", SQUARE, SQUARE, axes=contracts(lambda f: (((1, 0), (1, 2)), (0, 2))))
+def other_indices(a, b, /):
+    return a @ b
+
+
+@wrong("batching", X, axes=rowwise("(m,n)->(m,n)"))
+def looks_at_the_first_axis(x, /):
+    return lax.cumsum(x, 0)
+
+
+@wrong("batching", X, arguments=(0,), axes=mixes("axis"))
+def no_heed_of_the_argument(x, /, axis: int):
+    return jax.nn.softmax(x, 0)
+
+
+@wrong("channels_last", IMAGES, arguments=((2,), True))
+def sums_another_axis(x, /, axis: Axes, keepdims: bool):
+    return jnp.sum(x, axis, keepdims=keepdims)
+
+
+CHANNELS_LAST[WRONG["sums_another_axis"][1].op] = lambda shapes, arguments: {}
+
+
+@wrong("windows", IMAGES, IMAGES[:, :, :1, :1], windows=lambda f: 2 * f.inputs[0])
+def convolved_with_single_elements(x, w, /):
+    return lax.conv_general_dilated(x, w, (1, 1), "VALID")
+
+
+@wrong("linear", X, linear=True)
+def square(x, /):
+    return x * x
+
+
+@wrong("linear", X, Y, linear="each")
+def linear_in_the_first_alone(a, b, /):
+    return a * b * b
+
+
+@wrong("linear", X, Y, linear="together")
+def linear_in_each_alone(a, b, /):
+    return a * b
+
+
+@wrong("linear", X, Y, X, linear=(0, 1))
+def linear_in_others(a, b, c, /):
+    return a * b + c
+
+
+@wrong("offset", X, arguments=(1.5,), linear="together", offset="val")
+def adds_it_twice(x, /, val: float):
+    return x + 2 * val
+
+
+@wrong("weights", X, Y, arguments=((2.0, 3.0),), weights="coefficients")
+def weighs_twice(*x, coefficients: Static):
+    return sum([c * c * each for c, each in zip(coefficients, x, strict=True)])
+
+
+@wrong("of_variables", X, arguments=(1.5,), of_variables=lambda x, val: F.mul2(x, val))
+def divides_by_it(x, /, val: Scalar):
+    return x / val
+
+
+@wrong("powers", X, powers=lambda f: (3,))
+def another_power(x, /):
+    return x * x
+
+
+@wrong("fold", X, Y, X, fold=lambda arguments, start, stop, count: arguments)
+def difference(*x):
+    return x[-1] - sum(x[:-1])
+
+
+@wrong("bounded", Y, diagonal=True)
+def root(x, /):
+    return lax.sqrt(x)
+
+
+backward(WRONG["root"][1].op)(lambda f, gy: gy * 0.5 * f.inputs[0] ** -0.5)
+
+
+@wrong("elementwise", X, elementwise=True)
+def another_dtype(x, /):
+    return x.astype(jnp.float16)
+
+
+@wrong("broadcasts", SQUARE, SQUARE, broadcasts=True)
+def another_shape(a, b, /):
+    return a[:, 0] * b[0]
+
+
+@wrong("predicate", X, predicate=lambda x: x < 0)
+def positive(x, /):
+    return jnp.where(x > 0, 1.0, 0.0)
+
+
+@wrong("selects", np.ones((2, 3)), X, Y, selects=True)
+def above_three(c, x, y, /):
+    return jnp.where(c > 3, x, y)
+
+
+@wrong("view", X, view=True)
+def another_order(x, /):
+    return x[::-1]
+
+
+@wrong("view", X, forwards_inputs=True)
+def passed_on_in_another_shape(x, /):
+    return x.reshape(-1)
+
+
+@wrong("reads", X, Y, reads=1)
+def reads_both(x, y, /):
+    return x + y
+
+
+@wrong("reduction", X, arguments=((0,), False), axes=reduces("axis"), reduction="max")
+def adds(x, /, axis: Axes, keepdims: bool = False):
+    return jnp.sum(x, axis, keepdims=keepdims)
+
+
+@wrong("cost", SQUARE, SQUARE)
+def light_product(a, b, /):
+    return a @ b
+
+
+@wrong("cost", SQUARE, SQUARE, cost=lambda f: 1)
+def cheap_product(a, b, /):
+    return a @ b @ a
+
+
+@wrong("cost", SQUARE, SQUARE, cost=lambda f: 10**9)
+def dear_product(a, b, /):
+    return a @ b
+
+
+@wrong("numbers", X, arguments=(1.5,), numbers=("val",))
+def stepped(x, /, val: float = 1.5):
+    return x * (jnp.floor(val) if isinstance(val, jax.Array) else val)
+
+
+@wrong("by_index", X, arguments=((1, (0, 3, 1)),), by_index=lambda x, key: x[0])
+def row(x, /, key: Static):
+    return x[key[0]]
+
+
+@wrong("slice_keys", X, slice_keys=lambda shapes, arguments: ((0, (0, 3, 1)),))
+def second_row(x, /):
+    return x[1]
+
+
+@wrong("shape", X, shape=lambda shape: shape)
+def first_row(x, /):
+    return x[0]
+
+
+@wrong("update_keys", X, update_keys=lambda shapes, arguments: (((0, 2, 1), (0, 3, 1)),))
+def before_ones(x, /):
+    return jnp.concatenate([x, jnp.ones_like(x)])
+
+
+@wrong("joined_by", X, Y, arguments=(0,), joined_by=lambda: F.concatenate)
+def joins_backwards(*x, axis: int):
+    return jnp.concatenate(x[::-1], axis)
+
+
+@wrong("moving", X, fuses="moving")
+def computes(x, /):
+    return x * x
+
+
+@pytest.mark.parametrize("name", WRONG)
+@together
+def test_a_wrong_fact_is_found(name: str) -> Check:
+    kind, case = WRONG[name]
+    with pytest.raises(AssertionError):
+        yield from shown(kind, case)
+
+
+def test_every_check_is_shown_to_fail() -> None:
+    assert {kind for kind, _ in WRONG.values()} == set(checks)

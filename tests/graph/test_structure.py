@@ -1,0 +1,262 @@
+"""What holds for all of the code: every op has its rule and its samples, in the places where one looks for them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections import Counter
+from pathlib import Path
+
+import backward_registry
+import nngrad
+import nngrad.functions as F
+import nngrad_command
+from backward_registry import registry
+from nngrad.graph import Composite, Op
+from nngrad.graph.body_op import BodyOp
+from tests.public_names import RECORDED, public_names
+from tests.samples import FAMILIES, all_samples
+from tests.stubs import stubs
+
+LIBRARY = Path(nngrad.__file__).parent
+RULES = Path(backward_registry.__file__).parent
+COMMAND = Path(nngrad_command.__file__).parent
+OPS = {name: getattr(F, name) for name in F.names() if isinstance(getattr(F, name), Op)}
+COMPOSITES = {name: getattr(F, name) for name in F.names() if isinstance(getattr(F, name), Composite)}
+SAMPLED = {sample.name for sample in all_samples()}
+
+NO_SAMPLE: dict[str, str] = {}
+"""Functions without a sample, each with the reason."""
+
+
+def sources() -> list[Path]:
+    """Every source file of the library."""
+    return sorted([*LIBRARY.rglob("*.py"), *RULES.rglob("*.py"), *COMMAND.rglob("*.py")])
+
+
+def with_gradients() -> set[str]:
+    """The families with an op that passes a gradient: each has a file of rules. One file serves the others."""
+    return {op.module.rpartition(".")[2] for op in OPS.values() if registry[op.type_name].kind != "non-differentiable"}
+
+
+def test_every_op_has_a_rule_in_the_file_of_its_family() -> None:
+    for name, op in OPS.items():
+        rule = registry.find(op)
+        assert rule is not None, f"{name} has no backward rule"
+        assert op.module.split(".")[0:2] == ["nngrad", "functions"], name
+        family = op.module.rpartition(".")[2]
+        home = family if family in with_gradients() else "without_gradients"
+        assert rule.module == f"backward_registry.{home}", f"{name}: {rule.module}"
+        assert registry[name] is registry[op.type_name] is rule, name
+
+
+def test_every_function_has_a_sample_in_the_table_of_its_family() -> None:
+    assert sorted({*OPS, *COMPOSITES} - SAMPLED) == sorted(NO_SAMPLE), "without samples, and those of which it is known"
+    for family in FAMILIES:
+        own = {name for name, f in {**OPS, **COMPOSITES}.items() if f.module.rpartition(".")[2] == family}
+        table = importlib.import_module(f"tests.samples.{family}")
+        assert not own - {sample.name for sample in table.SAMPLES} - set(NO_SAMPLE), f"without samples in {family}"
+
+
+LEFT_AT_THEIR_DEFAULTS = {"bcast": {"src"}, "reduce_to_process": {"dst"}}
+"""Arguments without another value: a sample has only one process."""
+
+
+def test_samples_give_each_argument_of_an_op_another_value_than_its_default() -> None:
+    """So that a forward or a rule that takes the default for what is given is found out."""
+    given: dict[str, list[dict[str, object]]] = {}
+    for sample in all_samples():
+        given.setdefault(sample.name, []).append(sample.arguments)
+    left = {}
+    for name, op in OPS.items():
+        parameters = inspect.signature(op).parameters
+        ignored = {a for a in op.argument_names if "ignored" in str(parameters[a].annotation).lower()}
+        same = {
+            a for a in set(op.argument_names) - ignored if parameters[a].default is not inspect.Parameter.empty
+            and all([arguments.get(a, parameters[a].default) == parameters[a].default for arguments in given[name]])
+        }
+        if same:
+            left[name] = same
+    assert left == LEFT_AT_THEIR_DEFAULTS
+
+
+def test_no_sample_is_of_a_function_that_is_gone() -> None:
+    assert set(F.names()) >= SAMPLED | set(NO_SAMPLE)
+
+
+def test_every_op_with_a_derivative_is_checked_to_order_3() -> None:
+    to_order_3 = {sample.name for sample in all_samples() if sample.orders >= 3}
+    for name, op in OPS.items():
+        rule = registry.find(op)
+        if rule is None or rule.kind == "non-differentiable" or not rule.exact:
+            continue
+        assert name in to_order_3 or name in NO_SAMPLE or not op.input_names, name
+
+
+def test_surrogate_rules_are_known_as_such() -> None:
+    for sample in all_samples():
+        if sample.surrogate and sample.name in OPS:
+            assert not registry[sample.name].exact, sample.id
+
+
+def test_no_two_ops_are_registered_by_one_name() -> None:
+    counts = Counter([op.name for op, _ in registry.ops() if op.module.startswith("nngrad.")])
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
+def test_type_names_are_distinct() -> None:
+    seen: dict[str, str] = {}
+    for name, op in OPS.items():
+        assert seen.setdefault(op.type_name, name) == name, f"{name} and {seen[op.type_name]} are both {op.type_name}"
+
+
+def test_families_are_mirrored() -> None:
+    names = set(FAMILIES)
+    assert names == set(F.FAMILIES)
+    for family in names:
+        for folder in (LIBRARY / "functions", Path(__file__).parents[1] / "samples"):
+            assert (folder / f"{family}.py").exists(), f"{folder}/{family}.py"
+        assert (RULES / f"{family}.py").exists() == (family in with_gradients()), f"{family}: no gradient needs no file"
+
+
+def test_what_the_families_define_is_what_f_has() -> None:
+    defined = {}
+    for family in F.FAMILIES:
+        module = importlib.import_module(f"nngrad.functions.{family}")
+        for name, value in vars(module).items():
+            if isinstance(value, Op | Composite) and value.module == module.__name__:
+                defined[name] = value
+    assert {name: getattr(F, name) for name in F.names()} == defined
+
+
+def test_stubs_are_current() -> None:
+    for path, text in stubs().items():
+        assert path.read_text() == text, f"{path} is out of date: run `python -m tests.stubs`"
+
+
+DERIVATIVES = {"vjp", "jvp", "grad", "value_and_grad", "jacfwd", "jacrev", "jacobian", "hessian", "linearize"}
+ASKS_JAX = LIBRARY / "graph" / "by_jax.py"
+"""The one file that may ask JAX for a derivative."""
+ASK_IT = {
+    "functions/jax_derivatives.py",  # of JAX functions of the user's own
+    "functions/jaxpr_structure.py",  # whether two functions whose derivatives are set have the same
+    "jax/authors_rules.py",  # for the values alone that authors' rules give where they are differentiated
+    "jax/calls.py",  # of a graph that is linear, where JAX transposes what it was given of one
+    "jax/graph_of_call.py",  # of a graph with loops, where JAX cannot transpose the graph's own derivative
+    "jax/unopened.py",  # of functions that cannot be opened
+    "jax/pointwise.py",  # of functions that go element by element, to be opened in turn
+    "execution/lower.py",  # for JAX, which asks for that of a function of nngrad's
+}
+"""The files for which it asks, and of what."""
+
+
+def taken_of(path: Path, modules: tuple[str, ...]) -> list[tuple[str, str]]:
+    """What a file takes of modules by those names, and what it imports from them, with the line of each."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+            found.append((node.attr, f"{path}, line {node.lineno}"))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "jax":
+            found += [(f"{node.module}: {alias.name}", f"{path}, line {node.lineno}") for alias in node.names]
+    return found
+
+
+def test_no_derivative_is_left_to_jax() -> None:
+    asked = DERIVATIVES | {f"jax: {name}" for name in DERIVATIVES}
+    asking = {path for path in sources() for name, _ in taken_of(path, ("jax",)) if name in asked}
+    assert asking == {ASKS_JAX}
+
+
+def test_only_what_wraps_jax_functions_uses_their_derivatives() -> None:
+    users = [path for path in sources() if "by_jax import" in path.read_text()]
+    assert {path.relative_to(LIBRARY).as_posix() for path in users} == ASK_IT
+    users = [path for path in sources() if "jax_derivatives" in path.read_text()]
+    assert {"/".join(path.parts[-2:]) for path in users} == {
+        "functions/jax_functions.py",
+        "jax/authors_rules.py",
+        "backward_registry/jax_derivatives.py",
+    }
+
+
+FACTS = {"finfo", "iinfo", "issubdtype", "floating", "promote_types"}
+"""What rules may ask JAX for: facts about dtypes."""
+
+
+def test_rules_are_written_in_terms_of_functions() -> None:
+    taken = [each for path in RULES.glob("*.py") for each in taken_of(path, ("jax", "jnp", "lax"))]
+    assert [each for each in taken if each[0] not in FACTS] == []
+
+
+# ---------------------------------------------------------------- ops with bodies
+
+BODY_OPS = {op for op, _ in registry.ops() if isinstance(op, BodyOp)}
+BODIES = LIBRARY / "functions" / "bodies"
+DECLARES = RULES / "bodies.py"
+"""The one file that lists them: their rules are their own methods."""
+MAKERS = {"apply", "create"}
+"""What makes a function of an op."""
+
+
+def homes_of_body_ops() -> dict[str, str]:
+    """What ops with bodies, and their classes and arguments, are called in code, each with the module that it is of."""
+    modules = [importlib.import_module(name) for name in {op.module for op in BODY_OPS}]
+    ops = {name: op.module for module in modules for name, op in vars(module).items() if isinstance(op, BodyOp)}
+    return ops | {type(op).__name__: type(op).__module__ for op in BODY_OPS} | {"Loop": "nngrad.functions.bodies.loop"}
+
+
+def asked_by_name(code: str, homes: dict[str, str]) -> list[str]:
+    """Where code tells ops with bodies that it imports apart, by what they are called. To make functions of them, and
+    to ask them, is no such thing."""
+    tree = ast.parse(code)
+    imported = {alias.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for alias in n.names
+                if alias.name in homes and (n.module or "").endswith(homes[alias.name].rpartition(".")[2])}  # fmt: skip
+    makes = [n.args[0] for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args
+             and ast.unparse(n.func).rpartition(".")[2] in MAKERS]  # fmt: skip
+    may = {*makes, *[n.value for n in ast.walk(tree) if isinstance(n, ast.Attribute)]}
+    found = []
+    for node in ast.walk(tree):
+        by_name = isinstance(node, ast.Name) and node.id in imported
+        by_module = isinstance(node, ast.Attribute) and node.attr in homes
+        by_text = isinstance(node, ast.Constant) and node.value in {op.name for op in BODY_OPS}
+        if (by_name or by_module or by_text) and node not in may:
+            found.append(f"line {node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+def test_nothing_tells_ops_with_bodies_apart_but_themselves() -> None:
+    homes = homes_of_body_ops()
+    own = {DECLARES, *BODIES.glob("*.py"), *[Path(importlib.import_module(m).__file__ or "") for m in homes.values()]}
+    asked = {path: asked_by_name(path.read_text(), homes) for path in sources() if path not in own}
+    assert {path: found for path, found in asked.items() if found} == {}
+
+
+def test_what_tells_ops_with_bodies_apart_is_found() -> None:
+    homes = homes_of_body_ops()
+    imports = "".join([f"from {home} import {name}\n" for name, home in homes.items()])
+    for line in (
+        "f.op is scan_of_body", "forms = {switch_of_bodies: 1}", "isinstance(f.op, Scan)", "Loop(*f.arguments)",
+        "isinstance(x, loop.Loop)", "f.name == 'while_of_bodies'", "mapped_one in body.ops", "apply(f, root_of_body)",
+        "isinstance(f.op, GivenGradient)",
+    ):  # fmt: skip
+        assert asked_by_name(imports + line, homes), line
+    for line in ("y = apply(scan_of_body, xs, loop)", "gxs = checkpoint_of_body.gradients(f, gys, wanted)"):
+        assert not asked_by_name(imports + line, homes), line
+
+
+def test_ops_with_bodies_have_rules_of_their_own() -> None:
+    for op in BODY_OPS:
+        rule = registry.find(op)
+        assert rule is not None and (rule.function == op.backward or rule.kind == "non-differentiable"), op.name
+    blocks = {"body", "bodies", "matrix", "residual", "field"}
+    others = [op for op, _ in registry.ops() if op not in BODY_OPS]
+    assert [op.name for op in others if not blocks.isdisjoint(op.argument_names)] == [], "they are no BodyOp"
+
+
+def test_public_names_and_signatures_are_those_that_are_recorded() -> None:
+    recorded, there = set(RECORDED.read_text(encoding="utf-8").splitlines()), set(public_names())
+    gone, new = sorted(recorded - there), sorted(there - recorded)
+    assert not gone and not new, "\n".join([
+        "public names changed (docs/compatibility.md: what is promised); `python -m tests.public_names` accepts this:",
+        *[f"- {line}" for line in gone], *[f"+ {line}" for line in new],
+    ])  # fmt: skip

@@ -1,0 +1,377 @@
+"""nn.draw: what is in a picture, that boxes and arrows keep apart, and that it is valid and harmless SVG."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+from nngrad.graph import functions_of
+from nngrad.inspection.description import describe
+from nngrad.inspection.viewing.draw import STYLES
+from nngrad.inspection.viewing.draw_contents import Choices, contents_of
+from nngrad.inspection.viewing.draw_layout import DrawingLayout, drawing_layout, layers_of
+from nngrad.inspection.viewing.draw_places import rising
+from nngrad.inspection.viewing.draw_routes import Route
+from nngrad.inspection.viewing.svg import escaped, shortened, text_width
+
+SVG = "{http://www.w3.org/2000/svg}"
+ALL = Choices(shapes=True, arguments=True, formulas=True, bodies=True)
+
+
+@pytest.fixture(autouse=True)
+def own_parameters() -> Iterator[None]:
+    with nn.parameter_scope("", scope={}):
+        yield
+
+
+def leaf(*shape: int, name: str = "") -> nn.Variable:
+    return nn.Variable(shape, need_grad=True, name=name)
+
+
+def layout_of(*outputs: nn.Variable) -> DrawingLayout:
+    contents = contents_of(describe(outputs), ALL, False)
+    return drawing_layout(contents, headers=True)
+
+
+def texts(drawing: nn.viewing.Drawing) -> list[str]:
+    return [e.text or "" for e in ElementTree.fromstring(drawing.svg).iter(f"{SVG}text")]
+
+
+def penalty() -> nn.Variable:
+    """A gradient penalty: order 0, its gradient, and order 0 on top of that."""
+    x = leaf(4, 3, name="x")
+    with nn.parameter_scope("critic"):
+        y = PF.affine(F.tanh(PF.affine(x, 5, name="first")), 1, name="second")
+    (g,) = nn.grad([F.sum(y)], [x])
+    return F.mean((F.sum(g**2, axis=1) - 1) ** 2)
+
+
+def loop() -> nn.Variable:
+    """A loop, whose body has a loop."""
+    w = leaf(3, name="w")
+
+    def outer(c: nn.Variable, x: nn.Variable) -> Any:
+        inner, _ = F.scan(lambda d, v: (F.sin(d * v), None), F.sum(c * w), x)
+        return F.tanh(c + inner), c
+
+    last, each = F.scan(outer, leaf(3, name="begin"), leaf(5, 2, name="xs"))
+    return F.sum(last) + F.sum(each)
+
+
+# ---------------------------------------------------------------- geometry
+
+
+def rectangles(layout: DrawingLayout) -> list[tuple[float, float, float, float]]:
+    return [(x - w / 2, y - h / 2, x + w / 2, y + h / 2)
+            for x, y, w, h in zip(layout.x, layout.y, layout.widths, layout.heights, strict=True)]  # fmt: skip
+
+
+def points_of(route: Route) -> Iterator[tuple[float, float]]:
+    """Points of an arrow, as it is drawn, close to each other."""
+    for (x0, y0), (x1, y1) in itertools.pairwise(route.points):
+        for t in np.linspace(0, 1, 40):
+            if route.kind == "curved" and abs(x0 - x1) >= 0.05:
+                across = 3 * t**2 - 2 * t**3
+                down = 1.5 * t * (1 - t) + t**3  # Bezier's, with both of the inner points half way
+                yield x0 + (x1 - x0) * across, y0 + (y1 - y0) * down
+            elif route.kind == "below" and y0 == y1:
+                yield x0 + (x1 - x0) * (3 * t**2 - 2 * t**3), y0 + 16 * 3 * t * (1 - t)
+            else:
+                yield x0 + (x1 - x0) * t, y0 + (y1 - y0) * t
+
+
+def check(layout: DrawingLayout) -> None:
+    """Boxes do not overlap, lie within the picture and their column; arrows join what they should and pass no box."""
+    found = rectangles(layout)
+    for a, b in itertools.combinations(found, 2):
+        assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+    for x0, y0, x1, y1 in found:
+        assert x0 >= 0 and y0 >= 0 and x1 <= layout.width and y1 <= layout.height
+    for (source, target), route in zip(layout.contents.arrows, layout.routes, strict=True):
+        for box, (x, y) in ((source, route.points[0]), (target, route.points[-1])):
+            x0, y0, x1, y1 = found[box]
+            assert x0 - 0.01 <= x <= x1 + 0.01 and y0 - 0.01 <= y <= y1 + 0.01
+            assert min(abs(x - x0), abs(x - x1), abs(y - y0), abs(y - y1)) < 0.01, "at the edge"
+        others = [rectangle for i, rectangle in enumerate(found) if i not in (source, target)]
+        for x, y in points_of(route):
+            assert not any([x0 < x < x1 and y0 < y < y1 for x0, y0, x1, y1 in others])
+            assert 0 <= x <= layout.width and 0 <= y <= layout.height
+    for within, (x0, y0, x1, y1) in zip(layout.inner, found, strict=True):
+        for inner in within:
+            check(inner)
+            assert inner.width <= x1 - x0 and inner.height <= y1 - y0
+
+
+def random_graph(seed: int, size: int) -> nn.Variable:
+    draws = random.Random(seed)
+    values = [leaf(2, name="a"), leaf(2), leaf(1)]
+    for _ in range(size):
+        x, y = draws.choice(values[-6:]), draws.choice(values)
+        values.append(draws.choice([F.tanh, F.sin, lambda v: v * 2.0, lambda v, y=y: v * y, lambda v, y=y: v + y])(x))
+    return F.sum(values[-1])
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), size=st.integers(1, 14), order=st.integers(0, 2))
+def test_boxes_and_arrows_keep_apart(seed: int, size: int, order: int) -> None:
+    y = random_graph(seed, size)
+    outputs = [y]
+    x = next((x for f in functions_of([y]) for x in f.inputs if x.parent is None), None)
+    assert x is not None
+    for _ in range(order):
+        outputs += nn.grad([F.sum(outputs[-1] ** 2)], [x])
+    check(layout_of(*outputs))
+
+
+def test_penalties_and_loops_keep_apart() -> None:
+    y = penalty()
+    check(layout_of(y, *nn.grad([y], list(nn.get_parameters().values()))))
+    z = loop()
+    check(layout_of(z))
+    w = next(x for f in functions_of([z]) for x in f.inputs if x.name == "w")
+    check(layout_of(*nn.grad([z], [w])))
+
+
+def test_a_gradient_is_beside_its_forward() -> None:
+    x = leaf(3)
+    y = x
+    for _ in range(5):
+        y = F.tanh(y) * 2.0
+    (g,) = nn.grad([F.sum(y)], [x])
+    described = describe([g])
+    layout = layout_of(g)
+    layers = layers_of(layout.contents)
+    tanhs = [i for i, op in enumerate(described.ops) if op is F.tanh]
+    assert len(tanhs) == 5
+    for i in tanhs:
+        beside = [layers.layer[j] for j in range(len(described)) if described.bases[j] == i and described.orders[j]]
+        assert min(beside) <= layers.layer[i] <= max(beside)
+    orders = [order for order, _, _ in layout.columns]
+    assert orders == [0, 1]
+    for i, box in enumerate(layout.contents.boxes):
+        _, left, right = layout.columns[box.order]
+        assert left <= layout.x[i] <= right
+    rows = [layers.layer[i] for i in tanhs]
+    assert rows == sorted(rows) and len(set(rows)) == 5
+
+
+@given(st.lists(st.tuples(st.integers(-50, 50), st.integers(1, 9)), max_size=12))
+def test_rising_numbers_are_the_nearest(entries: list[tuple[int, int]]) -> None:
+    wanted, weights = [float(value) for value, _ in entries], [float(weight) for _, weight in entries]
+    found = rising(wanted, weights)
+    assert all([a <= b for a, b in itertools.pairwise(found)])
+    # Each is as the min-max formula of isotonic regression has it.
+    n = len(wanted)
+    for i in range(n):
+        expected = max([
+            min([np.average(wanted[a : b + 1], weights=weights[a : b + 1]) for b in range(i, n)]) for a in range(i + 1)
+        ])  # fmt: skip
+        assert found[i] == pytest.approx(expected, abs=1e-9)
+
+
+# ---------------------------------------------------------------- contents
+
+
+def test_what_is_drawn_of_a_gradient() -> None:
+    x = leaf(3, name="x")
+    y = F.tanh(x)
+    (g,) = nn.grad([F.sum(y)], [x])
+    drawn = texts(nn.draw([y, g], title="A gradient", formulas=True))
+    assert drawn[:3] == ["A gradient", "forward", "gradient"]
+    assert {"x", "tanh", "tanh_slope", "float32[3]", "dy/dx = 1 - y^2"} <= set(drawn)
+    plain = texts(nn.draw([y, g], shapes=False, arguments=False))
+    assert sorted(plain) == sorted(["forward", "gradient", "x", "tanh", "tanh_slope"])
+
+
+def test_outputs_are_thick_and_everything_has_a_title() -> None:
+    y = F.sin(F.tanh(leaf(3)))
+    root = ElementTree.fromstring(nn.draw(y).svg)
+    thick = [e for e in root.iter(f"{SVG}rect") if e.get("stroke-width") == "2.2"]
+    assert len(thick) == 1
+    titles = [e.text or "" for e in root.iter(f"{SVG}title")]
+    assert titles[0] == "Graph"
+    assert any([t.startswith("v0 = tanh(): float32[3]") for t in titles])
+
+
+def test_frames_of_scopes() -> None:
+    y = penalty()
+    assert {"first/affine", "second/affine"} <= set(texts(nn.draw(y, parameters=nn.get_parameters())))
+    assert not {"first/affine", "second/affine"} & set(texts(nn.draw(y, parameters=nn.get_parameters(), scopes=False)))
+
+
+def test_bodies() -> None:
+    y = loop()
+    drawn = texts(nn.draw(y))
+    assert "body, 5 times" in drawn and "body, 2 times" in drawn
+    assert "w" in drawn and drawn.count("sin") == 1 and any([t.startswith("next carry") for t in drawn])
+    assert "sin" not in texts(nn.draw(y, bodies=False))
+
+
+def test_branches() -> None:
+    x = leaf(3, name="x")
+    drawn = texts(nn.draw(F.cond(F.sum(x) > 0, lambda v: F.tanh(v), lambda v: F.cos(v), x)))
+    assert {"branch 0", "branch 1", "tanh", "cos"} <= set(drawn)
+
+
+def test_a_leaf_alone() -> None:
+    assert texts(nn.draw(leaf(2, name="alone"))) == ["alone", "float32[2]"]
+
+
+# ---------------------------------------------------------------- SVG
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_it_is_the_same_each_time(style: str) -> None:
+    def drawing() -> str:
+        nn.clear_parameters()
+        return nn.draw(penalty(), style=style).svg
+
+    first = drawing()
+    assert first == drawing()
+    assert ElementTree.fromstring(first).get("viewBox")
+
+
+def test_styles_differ_and_print_needs_no_colour() -> None:
+    y = penalty()
+    (g,) = nn.grad([y], [next(iter(nn.get_parameters().values()))])
+    svgs = {style: nn.draw(g, style=style).svg for style in STYLES}
+    assert len(set(svgs.values())) == len(STYLES)
+    colours = set(re.findall(r"#[0-9a-f]{6}", svgs["print"]))
+    assert all([len({c[1:3], c[3:5], c[5:7]}) == 1 for c in colours]), "greys"
+    assert "<pattern" in svgs["print"] and "stroke-dasharray" in svgs["print"]
+    used = set(re.findall(r"url\(#([^)]*)\)", svgs["print"]))
+    assert used and used <= set(re.findall(r'<pattern id="([^"]*)"', svgs["print"]))
+    other = nn.draw(g, style="print", title="another").svg
+    assert not set(re.findall(r'id="([^"]*)"', other)) & set(re.findall(r'id="([^"]*)"', svgs["print"]))
+
+
+HOSTILE = ["</title><script>alert(1)</script>", "a & b <c> \"d\" 'e'", "x" * 10000, "\x00\x1b[31m\ufffe\ud800",
+           "\u202egnp.exe", "日本語 🚀 e\u0301", "]]>", "&lt;", "line\nbreak", " "]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_text(name: str) -> None:
+    x = leaf(2, name=name)
+    with nn.parameter_scope("".join([c for c in name if c != "/"])[:200] or "scope"):
+        y = PF.affine(F.reshape(x, (1, 2)), 1)
+    y.name = name
+    drawing = nn.draw(y, title=name)
+    root = ElementTree.fromstring(drawing.svg.encode())
+    assert {e.tag.removeprefix(SVG) for e in root.iter()} <= {"svg", "title", "rect", "g", "path", "text"}
+    assert not any([key.startswith("on") or "href" in key for e in root.iter() for key in e.attrib])
+    assert len(drawing.svg) < 60_000
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\ud800-\udfff]", drawing.svg)
+
+
+@given(st.text(max_size=40))
+def test_escaped_texts_come_back(text: str) -> None:
+    read = ElementTree.fromstring(f"<a b='{escaped(text)}'>{escaped(text)}</a>".encode())
+    assert printable(read.text or "") == printable(read.get("b", "")) == printable(text)
+
+
+def printable(text: str) -> str:
+    """What is left of a text without what XML cannot express, or may change."""
+    return "".join([c for c in text if c.isprintable() and c not in " \ufffd"])
+
+
+@given(st.text(max_size=60), st.floats(10, 100))
+def test_shortened_texts_fit(text: str, width: float) -> None:
+    short = shortened(text, 10, width)
+    whole = " ".join(text.split())
+    assert text_width(short, 10) <= width
+    if short != whole:  # both ends are there, the beginning at least as long as the end
+        ends = [(short[:k], short[k + 1 :]) for k, character in enumerate(short) if character == "…"]
+        assert any([whole.startswith(begin) and whole.endswith(end) for begin, end in ends])
+
+
+def test_widths_are_those_of_helvetica() -> None:
+    assert text_width("Wim.", 1000) == 944 + 222 + 833 + 278
+    assert text_width("日", 1000) == 1000
+    assert text_width("e\u0301", 1000) == text_width("e", 1000)
+
+
+# ---------------------------------------------------------------- files and errors
+
+
+def test_files_and_notebooks(tmp_path: Path) -> None:
+    y = F.tanh(leaf(2))
+    drawing = nn.draw(y, tmp_path / "graph.svg")
+    assert (tmp_path / "graph.svg").read_text() == drawing.svg == drawing._repr_svg_()
+    nn.draw(y, str(tmp_path / "GRAPH.SVG"))
+    assert repr(drawing).startswith("<Drawing of ")
+    root = ElementTree.fromstring(drawing.svg)
+    assert (float(root.attrib["width"]), float(root.attrib["height"])) == (drawing.width, drawing.height)
+
+
+def test_errors(tmp_path: Path) -> None:
+    x = leaf(2)
+    with pytest.raises(TypeError, match="outputs"):
+        nn.draw([3])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match=r"style: must be one of .*, got 'ligth'; did you mean 'light'"):
+        nn.draw(x, style="ligth")
+    with pytest.raises(ValueError, match=r"path: must end in '.svg', got .*graph.png"):
+        nn.draw(x, tmp_path / "graph.png")
+    for wrong, message in (
+        ({"style": None}, "style: must be one of light.*, got None"),
+        ({"outputs": []}, "outputs: expected at least one Variable, got none"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            nn.draw(**{"outputs": x, **wrong})
+    for wrong in ({"path": 3}, {"title": 3}, {"shapes": "no"}, {"scopes": 1}, {"outputs": 3}):
+        with pytest.raises(TypeError, match=f"{next(iter(wrong))}: expected"):
+            nn.draw(**{"outputs": x, **wrong})
+    with pytest.raises(OSError, match="nowhere"):
+        nn.draw(x, tmp_path / "nowhere" / "graph.svg")
+    y = x
+    for _ in range(401):
+        y = F.tanh(y)
+    with pytest.raises(ValueError, match="outputs: the graph has 401 functions, but a picture shows at most 400"):
+        nn.draw(y, fold=False)
+
+
+def test_a_large_graph_is_drawn_folded() -> None:
+    nn.clear_parameters()
+    h = nn.Variable((2, 4), name="x")
+    for i in range(12):
+        with nn.parameter_scope(f"layer{i}"):
+            h = h + PF.affine(F.tanh(PF.affine(PF.layer_normalization(h), 4, name="up")), 4, name="down")
+    loss = F.mean(h)
+    graph = [loss, *nn.grad([loss], list(nn.get_parameters().values()))]
+    nn.clear_parameters()
+    folded = drawing_layout(contents_of(describe(graph), Choices(True, True, False, True), True), False)
+    boxes = folded.contents.boxes
+    assert len(describe(graph)) > 400
+    assert len(boxes) < 80
+    counted = sum([int(box.notes[0].split()[0]) for box in boxes if box.notes and box.notes[0].endswith(" functions")])
+    alone = [box for box in boxes if not (box.notes and box.notes[0].endswith(" functions"))]
+    functions = [op for op in describe(graph).ops if op is not None]
+    assert counted + len([box for box in alone if box.kind != "leaf"]) == len(functions)
+    assert any(["layer" in box.title for box in boxes])
+    assert any([box.is_result for box in boxes])
+    check(folded)
+    drawing = nn.draw(graph)
+    assert drawing.svg == nn.draw(graph).svg
+    assert drawing.height < 4000
+
+
+def test_the_pictures_of_the_documentation_are_those_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(root / "examples")
+    names = runpy.run_path(str(root / "examples" / "pictures.py"))
+    for name, drawing in names["drawn"]().items():
+        kept = (root / "docs" / "images" / name).read_text()
+        assert kept == drawing.svg, f"python examples/pictures.py --out docs/images draws another {name}"

@@ -1,0 +1,578 @@
+"""Function hooks: what they see, on every route, and what the ready ones say."""
+
+from __future__ import annotations
+
+import gc
+import io
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad import hooks
+from nngrad.graph import Variable, functions_of
+from nngrad.graph.function import function_hooks
+from tests.autodiff.test_properties import SETTINGS, Recipe, draw_leaves, follow, recipes
+from tests.leaves import vector
+
+
+class Recorder(nn.FunctionHook):
+    """Keeps what it is called with, in order: names, and the numbers in the arrays."""
+
+    def __init__(self, name: str = "Recorder") -> None:
+        self.name = name
+        self.events: list[str] = []
+        self.arrays: list[Any] = []
+
+    def _keep(self, what: str, function: nn.Function, *arrays: Any) -> None:
+        self.events.append(f"{what} {hooks.label(function)}")
+        self.arrays.append([[None if a is None else np.asarray(a).tolist() for a in each] for each in arrays])
+
+    def added(self, function: nn.Function | None) -> None:
+        self.events.append(f"added {function and function.name}")
+
+    def deleted(self, function: nn.Function | None) -> None:
+        self.events.append(f"deleted {function and function.name}")
+
+    def forward_preprocess(self, function: nn.Function, in_data: Any) -> None:
+        self._keep("->", function, in_data)
+
+    def forward_postprocess(self, function: nn.Function, in_data: Any) -> None:
+        self._keep("=>", function, in_data)
+
+    def backward_preprocess(self, function: nn.Function, in_data: Any, out_grad: Any) -> None:
+        self._keep("<-", function, in_data, out_grad)
+
+    def backward_postprocess(self, function: nn.Function, in_data: Any, out_grad: Any) -> None:
+        self._keep("<=", function, in_data, out_grad)
+
+
+def model(x: Variable) -> Variable:
+    return F.sum(F.exp(F.sin(x * 2.0)))
+
+
+def forward_then_backward(x: Variable) -> Any:
+    y = model(x)
+    y.forward()
+    y.backward()
+    return x.g
+
+
+def backward_alone(x: Variable) -> Any:
+    model(x).backward()
+    return x.g
+
+
+def backward_of_several(x: Variable) -> Any:
+    nn.backward([model(x)], [1.0])
+    return x.g
+
+
+def backward_with_variables(x: Variable) -> Any:
+    model(x).backward(enable_double_backprop=True, retain_grad=True)
+    return x.g
+
+
+def grad_then_forward(x: Variable) -> Any:
+    y = model(x)
+    (gx,) = nn.grad(y, x)
+    nn.forward_all([y, gx])
+    return gx.d
+
+
+def grad_and_read(x: Variable) -> Any:
+    (gx,) = nn.grad(model(x), x)
+    return gx.d
+
+
+def grad_eagerly(x: Variable) -> Any:
+    with nn.auto_forward():
+        (gx,) = nn.grad(model(x), x)
+    return gx.d
+
+
+ROUTES = [
+    forward_then_backward, backward_alone, backward_of_several, backward_with_variables, grad_then_forward,
+    grad_and_read, grad_eagerly,
+]
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.__name__)
+@pytest.mark.parametrize("simplified", [True, False])
+def test_hooks_see_the_same_on_every_route(route: Callable[[Variable], Any], simplified: bool) -> None:
+    x = vector(0.5, 1.0)
+    with nn.simplify(simplified), Recorder() as seen:
+        gx = route(x)
+    np.testing.assert_allclose(gx, 2 * np.cos(2 * x.d) * np.exp(np.sin(2 * x.d)), rtol=1e-14)
+    forward = [e for e in seen.events if e[1] == ">"]
+    backward = [e for e in seen.events if e[0] == "<"]
+    own = ["mul_scalar", "sin", "exp", "sum"]
+    if route is grad_and_read:
+        own.remove("sum")  # its value is in no gradient
+    assert forward == [f"{sign} {name}" for name in own for sign in ("->", "=>")]
+    names = ["sum", "exp", "sin", "mul_scalar"]
+    assert backward == [f"{sign} {name}" for name in names for sign in ("<-", "<=")]
+
+
+def test_backward_hooks_are_given_inputs_and_gradients() -> None:
+    x = vector(0.5, 1.0)
+    with Recorder() as seen:
+        forward_then_backward(x)
+    (at,) = [i for i, e in enumerate(seen.events) if e == "<- sin"]
+    in_data, out_grad = seen.arrays[at - 1]  # the first event is `added`
+    np.testing.assert_allclose(in_data, [[1.0, 2.0]])
+    np.testing.assert_allclose(out_grad, [np.exp(np.sin([1.0, 2.0]))])
+
+
+def test_a_gradient_of_a_gradient() -> None:
+    x = vector(0.5, 1.0)
+    with Recorder() as seen:
+        (gx,) = nn.grad(F.sum(F.sin(x) ** 3), x)
+        (ggx,) = nn.grad(gx, x)
+        assert ggx.d.shape == (2,)
+    s, c = np.sin(x.d), np.cos(x.d)
+    np.testing.assert_allclose(ggx.d, 6 * s * c * c - 3 * s**3)
+    backward = [e[3:] for e in seen.events if e.startswith("<-")]
+    assert backward[:3] == ["sum", "pow_scalar", "sin"]
+    assert any(e.endswith("(order 1)") for e in backward[3:])
+    assert all(e.endswith(("(order 1)", "pow_scalar", "sin")) for e in backward[3:])
+    pairs = [e for e in seen.events if e[0] == "<"]
+    assert [e[3:] for e in pairs[::2]] == [e[3:] for e in pairs[1::2]]  # nothing runs in between
+
+
+def test_outputs_without_a_gradient_are_none() -> None:
+    x = vector(1.0, 2.0)
+    first, _ = F.split(F.exp(x), axis=0)
+    with Recorder() as seen:
+        (first * 3.0).backward()
+    (at,) = [i for i, e in enumerate(seen.events) if e == "<- split"]
+    assert seen.arrays[at - 1][1] == [3.0, None]
+
+
+def test_a_hook_on_one_function() -> None:
+    x = vector(0.5)
+    h = F.sin(x * 2.0)
+    y = F.exp(h)
+    seen = Recorder()
+    assert h.parent is not None and h.parent.hooks == {}
+    h.parent.add_hook(seen)
+    assert h.parent.hooks == {"Recorder": seen}
+    y.forward()
+    y.backward()
+    (gx,) = nn.grad(y, x)
+    assert gx.d == pytest.approx(2 * np.cos(1.0) * np.exp(np.sin(1.0)))
+    events = ["-> sin", "=> sin", "<- sin", "<= sin"]
+    assert seen.events == ["added sin", *events, *events]
+    h.parent.delete_hook("Recorder")
+    assert seen.events[-1] == "deleted sin"
+    y.forward()
+    y.backward()
+    assert len(seen.events) == 10
+    assert not function_hooks
+
+
+def test_a_hook_on_one_function_leaves_other_graphs_alone() -> None:
+    watched = F.sin(vector(0.5))
+    assert watched.parent is not None
+    seen = Recorder()
+    watched.parent.add_hook(seen)
+    x = vector(0.5)
+    (gx,) = nn.grad(F.exp(F.sin(x)) * 1.0, x)  # simplified: nothing is multiplied by 1
+    y = F.exp(x)
+    y.forward()
+    assert y.cell.is_deferred  # compiled, as ever
+    assert "mul_scalar" not in [f.name for f in functions_of([gx])]
+    assert gx.d == pytest.approx(np.cos(0.5) * np.exp(np.sin(0.5)))
+    assert seen.events == ["added sin"]
+    watched.parent.delete_hook("Recorder")
+
+
+def test_a_function_that_goes_takes_its_hooks_along() -> None:
+    y = F.sin(vector(0.5))
+    assert y.parent is not None
+    seen = Recorder()
+    alive = weakref.ref(seen)
+    y.parent.add_hook(seen, "mine")
+    del y, seen
+    gc.collect()
+    assert not function_hooks and alive() is None
+
+
+def test_names_are_distinct() -> None:
+    y = F.sin(vector(0.5))
+    assert y.parent is not None
+    y.parent.add_hook(Recorder())
+    with pytest.raises(KeyError, match="sin already has a hook named 'Recorder'; choose another name"):
+        y.parent.add_hook(Recorder())
+    y.parent.add_hook(Recorder(), "another")
+    with pytest.raises(KeyError, match="sin has no hook named 'none'; its hooks: 'Recorder', 'another'"):
+        y.parent.delete_hook("none")
+    y.parent.delete_hook("another")
+    y.parent.delete_hook("Recorder")
+    with pytest.raises(KeyError, match="its hooks: none"):
+        y.parent.delete_hook("Recorder")
+    with Recorder(), pytest.raises(KeyError, match="a hook named 'Recorder' is already in force"), Recorder():
+        pass
+    with Recorder(), Recorder("another"):
+        pass
+
+
+def test_a_hook_is_named_by_its_class() -> None:
+    class Mine(nn.FunctionHook):
+        pass
+
+    class Named(nn.FunctionHook):
+        name = "by me"
+
+    assert (Mine().name, Named().name, hooks.TimerHook().name) == ("Mine", "by me", "TimerHook")
+    with Mine():  # and does nothing
+        backward_alone(vector(0.5))
+
+
+def test_several_hooks_are_called_in_turn() -> None:
+    order: list[str] = []
+
+    class Noting(nn.FunctionHook):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def forward_preprocess(self, function: nn.Function, in_data: Any) -> None:
+            order.append(self.name)
+
+    y = F.sin(vector(0.5))
+    assert y.parent is not None
+    y.parent.add_hook(Noting("own"))
+    with Noting("first"), Noting("second"):
+        y.forward()
+    assert order == ["first", "second", "own"]
+
+
+def test_a_hook_that_fails_is_taken_off_and_leaves_the_graph_usable() -> None:
+    class Failing(nn.FunctionHook):
+        def backward_preprocess(self, function: nn.Function, in_data: Any, out_grad: Any) -> None:
+            raise RuntimeError("no")
+
+    x = vector(0.5)
+    y = F.sin(x)
+    with pytest.raises(RuntimeError, match="no"), Failing():
+        y.backward()
+    y.backward()
+    assert x.g == pytest.approx(np.cos(0.5))
+
+
+def test_hooks_of_another_thread_are_not_called() -> None:
+    with Recorder() as seen:
+        other = threading.Thread(target=lambda: backward_alone(vector(0.5)))
+        other.start()
+        other.join()
+    assert seen.events == ["added None", "deleted None"]
+
+
+def test_a_gradient_that_was_built_before_is_watched_in_its_simplified_form() -> None:
+    x = Variable.from_numpy_array(np.array([0.5, 0.5]))
+    h = F.sum(F.exp(F.sin(x)))
+    (gx,) = nn.grad(h, x)
+    with Recorder() as seen:
+        assert gx.d == pytest.approx(np.cos(0.5) * np.exp(np.sin(0.5)))
+    assert [e for e in seen.events if e[0] in "<-"] == ["-> sin", "-> exp", "<- sin", "<= sin"]
+
+
+def test_compiled_graphs_are_not_watched() -> None:
+    x = vector(0.5)
+    y = F.sin(x)
+    run = nn.compile(y, x)
+    with Recorder() as seen:
+        assert run(np.array([1.0])) == pytest.approx(np.sin(1.0))
+    y.forward()
+    with Recorder() as late:
+        assert y.d == pytest.approx(np.sin(0.5))  # it was promised outside
+    assert seen.events == late.events == ["added None", "deleted None"]
+
+
+def test_a_forward_is_watched_once() -> None:
+    x = vector(0.5)
+    with Recorder() as seen:
+        y = model(x)
+        y.forward()
+        y.backward()
+        y.backward()
+        assert y.d == pytest.approx(np.exp(np.sin(1.0)))
+    assert [e for e in seen.events if e == "-> sin"] == ["-> sin"]
+    assert [e for e in seen.events if e == "<- sin"] == ["<- sin"] * 2
+    x.d = [1.0]
+    with Recorder() as seen:
+        y.forward()
+    assert [e for e in seen.events if e == "-> sin"] == ["-> sin"]
+    assert y.d == pytest.approx(np.exp(np.sin(2.0)))
+
+
+def test_what_was_written_to_an_output_does_not_mislead_a_watched_backward() -> None:
+    x = vector(0.5)
+    h = F.exp(x)
+    y = h * h
+    with Recorder():
+        y.forward()
+        h.d = [100.0]
+        y.backward()
+    assert x.g == pytest.approx(2 * np.exp(1.0))
+
+
+def test_hooked_graphs_are_not_kept_alive() -> None:
+    timer, norms, memory, recorder = hooks.TimerHook(), hooks.GradientNormHook(), hooks.MemoryHook(), Recorder()
+    with timer, norms, memory, recorder:
+        x = vector(0.5, 1.0)
+        y = model(x)
+        y.forward()
+        y.backward()
+        (gx,) = nn.grad(y, x)
+        nn.grad(gx, x)[0].forward()
+        assert y.parent is not None and gx.parent is not None
+        alive = [weakref.ref(y.parent), weakref.ref(gx.parent), weakref.ref(x)]
+        del x, y, gx
+        gc.collect()
+        assert [ref() for ref in alive] == [None] * 3
+
+
+def test_a_graph_goes_without_the_collector() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        with Recorder():
+            x = vector(0.5)
+            y = model(x)
+            y.forward()
+            y.backward()
+            alive = weakref.ref(y.parent)
+            del y
+            assert alive() is None
+    finally:
+        gc.enable()
+
+
+class Nested(nn.CustomFunction):
+    """x^3, whose rule asks for a gradient itself."""
+
+    def forward(self, x: Any) -> Any:
+        return x**3
+
+    def backward(self, f: nn.Function, gy: Variable) -> Any:
+        (x,) = f.inputs
+        (gx,) = nn.grad(F.sin(x) * 0.0 + x * x * x, x)
+        return gy * gx
+
+
+def test_a_rule_that_asks_for_gradients_is_one_backward() -> None:
+    x = vector(0.5)
+    with Recorder() as seen, nn.simplify(False):
+        (gx,) = nn.grad(F.exp(Nested()(x)), x)
+        (ggx,) = nn.grad(gx, x)
+        assert gx.d == pytest.approx(0.75 * np.exp(0.125))
+        assert ggx.d == pytest.approx((3.0 + 0.75**2) * np.exp(0.125))
+    backward = [e[3:] for e in seen.events if e.startswith("<-")]
+    assert backward[:2] == ["exp", "Nested"]
+
+
+@settings(SETTINGS, max_examples=15)
+@given(
+    recipe=recipes(exact=False),
+    watching=st.sets(st.sampled_from(["recorder", "timer", "memory", "norm", "debug", "one"])),
+    retain=st.booleans(),
+    scale=st.sampled_from([None, 2.0, 1024.0]),
+    backward=st.booleans(),
+)
+def test_watching_changes_no_values(
+    recipe: Recipe, watching: set[str], retain: bool, scale: float | None, backward: bool
+) -> None:
+    def gradients(steered: bool) -> list[Any]:
+        leaves = [Variable.from_numpy_array(a, need_grad=True) for a in draw_leaves(recipe)]
+        outputs = follow(recipe, leaves, ours=True)
+        options: dict[str, Any] = {"retain_grad": retain, "loss_scale": scale} if steered else {}
+        factor = scale if steered and scale else 1.0
+        if steered and "one" in watching and outputs[0].parent is not None:
+            outputs[0].parent.add_hook(hooks.TimerHook(), "one")
+        if backward:
+            nn.backward(outputs, [None] * len(outputs), **options)
+            return [x.g / factor for x in leaves]
+        gs = nn.grad(outputs, leaves, **options)
+        again = nn.grad(gs, leaves, **options)
+        return [g.d / factor for g in gs] + [g.d / factor**2 for g in again]
+
+    wanted = gradients(steered=False)
+    from contextlib import ExitStack
+
+    contexts: dict[str, Any] = {
+        "recorder": Recorder, "timer": hooks.TimerHook, "memory": hooks.MemoryHook, "norm": hooks.GradientNormHook,
+        "debug": nn.debug,
+    }
+    with ExitStack() as stack:
+        for name in sorted(watching - {"one"}):
+            stack.enter_context(contexts[name]())
+        found = gradients(steered=True)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_forward_mode_has_no_backward_to_watch() -> None:
+    def watched(derivative: Callable[[Variable], Any]) -> list[str]:
+        with Recorder() as seen:
+            derivative(vector(0.5, 1.0)).forward()
+        return [event for event in seen.events if event[:2] in ("->", "<-")]
+
+    forward = ["-> mul_scalar", "-> sin", "-> exp"]
+    assert watched(lambda x: nn.jvp(model(x), [x], [np.ones(2)])[0]) == forward
+    hessian_product = watched(lambda x: nn.hvp(model(x), [x], [np.ones(2)])[0])
+    assert hessian_product[:5] == [*forward, "<- sum", "<- exp"]  # of the gradient, which is then pushed forward
+
+
+# ---------------------------------------------------------------- ready hooks
+
+
+def test_timer() -> None:
+    with hooks.TimerHook() as timer:
+        forward_then_backward(vector(0.5, 1.0))
+    times = timer.times
+    assert set(times) == {
+        (name, way) for name in ("mul_scalar", "sin", "exp", "sum") for way in ("forward", "backward")
+    }
+    assert all(t.calls == 1 and 0 < t.median <= t.longest <= t.total for t in times.values())
+    assert timer.total == pytest.approx(sum(t.total for t in times.values()))
+    lines = timer.summary().splitlines()
+    assert lines[0].split() == ["function", "calls", "total", "ms", "median", "ms", "longest", "ms"]
+    assert lines[-1].split()[:2] == ["total", "8"]
+    assert len(lines) == 11
+
+
+def test_memory() -> None:
+    x = Variable.from_numpy_array(np.ones(100_000, np.float32), need_grad=True)
+    with hooks.MemoryHook() as memory:
+        y = F.sum(F.exp(x))
+        y.forward()
+    grown = memory.memory["exp", "forward"]
+    assert grown.calls == 1 and grown.grown == 400_000
+    assert memory.peak >= 800_000
+    assert memory.memory["sum", "forward"].grown == 4
+    assert "exp       forward" in memory.summary()
+
+
+def test_gradient_norms() -> None:
+    x = vector(3.0, 4.0)
+    with hooks.GradientNormHook() as norms:
+        for _ in range(2):
+            F.sum(F.sin(x) * 10.0).backward()
+        F.sum(F.sin(x) * np.inf).backward()
+    wanted = 10 * np.sqrt(2)
+    assert norms.norms["sin"] == pytest.approx([wanted, wanted, np.inf])
+    row = next(line for line in norms.summary().splitlines() if line.startswith("sin"))
+    assert row.split() == ["sin", "3", "14.14", "14.14", "14.14", "1"]
+
+
+def test_printing() -> None:
+    file = io.StringIO()
+    with hooks.PrintHook(file):
+        backward_alone(vector(0.5, 1.0))
+    lines = file.getvalue().splitlines()
+    assert lines[0] == "forward  mul_scalar x: float64[2] in [0.5, 1]"
+    assert lines[4] == "backward sum gradient: float64[] 1"
+    assert lines[6] == "backward sin gradient: float64[2] in [2.32, 2.483]"
+    file = io.StringIO()
+    with hooks.PrintHook(file, wanted=lambda f: f.name == "log"):
+        F.sum(F.log(vector(0.0, 1.0)) ** 2).forward()
+    assert file.getvalue() == "forward  log x: float64[2] in [0, 1]\n"
+
+
+def test_printing_of_what_is_not_finite_and_of_single_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    from nngrad.inspection.hooks.printing import array_summary
+
+    assert array_summary(None) == "none"
+    assert array_summary(np.zeros((0, 2))) == "float64[0, 2]"
+    assert array_summary(jnp.float32(2)) == "float32[] 2"
+    assert array_summary(np.array([1, 3])) == "int64[2] in [1, 3]"
+    with np.errstate(invalid="ignore"):
+        assert array_summary(np.array([np.inf, 1.0])) == "float64[2] in [1, inf], 1 not finite"
+    with hooks.PrintHook():
+        F.sin(vector(0.5)).forward()
+    assert capsys.readouterr().out == "forward  sin x: float64[1] 0.5\n"
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+class Failing(Recorder):
+    """Raises when it is put in force."""
+
+    def added(self, function: nn.Function | None) -> None:
+        raise OSError("no file to write to")
+
+
+def test_a_hook_that_cannot_start_is_not_in_force() -> None:
+    y = F.sin(vector(0.5))
+    assert y.parent is not None
+    with pytest.raises(OSError, match="no file"), Failing():
+        pass
+    with pytest.raises(OSError, match="no file"):
+        y.parent.add_hook(Failing())
+    assert weakref.ref(y.parent) not in function_hooks
+    with Recorder() as seen:
+        y.forward()
+    assert seen.events == ["added None", "-> sin", "=> sin", "deleted None"]
+
+
+@pytest.mark.parametrize("wrong", [3, Recorder])
+def test_what_is_no_hook_is_refused(wrong: Any) -> None:
+    y = F.sin(vector(0.5))
+    assert y.parent is not None
+    with pytest.raises(TypeError, match=r"hook: expected an instance of nn\.FunctionHook, got"):
+        y.parent.add_hook(wrong)
+
+
+class Slow(nn.FunctionHook):
+    """Another hook, which takes its time over one function and runs another meanwhile."""
+
+    def forward_preprocess(self, function: nn.Function, in_data: Any) -> None:
+        if function.name == "exp":
+            F.sin(Variable.from_numpy_array(np.asarray(in_data[0]))).forward()
+
+
+def test_times_of_functions_within_functions_are_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(100))
+    monkeypatch.setattr("nngrad.inspection.hooks.timer.time.perf_counter", lambda: float(next(ticks)))
+    with hooks.TimerHook() as timer, Slow():
+        F.exp(vector(0.5)).forward()
+    assert timer.history == [("sin", "forward", 1.0), ("exp", "forward", 3.0)]
+
+
+def test_a_timer_on_one_function_in_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = {"first": 0.0, "second": 100.0}
+    monkeypatch.setattr("nngrad.inspection.hooks.timer.time.perf_counter", lambda: now[threading.current_thread().name])
+    timer, f = hooks.TimerHook(), F.sin(vector(0.5)).parent
+    assert f is not None
+    begun, other = threading.Event(), threading.Event()
+
+    def first() -> None:
+        timer.forward_preprocess(f, ())
+        begun.set()
+        other.wait(10)
+        now["first"] = 5.0
+        timer.forward_postprocess(f, ())
+
+    def second() -> None:
+        begun.wait(10)
+        timer.forward_preprocess(f, ())
+        other.set()
+        now["second"] = 102.0
+        timer.forward_postprocess(f, ())
+
+    threads = [threading.Thread(target=run, name=run.__name__) for run in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seconds for *_, seconds in timer.history) == [2.0, 5.0]

@@ -1,0 +1,430 @@
+"""Looking into the bodies of loops and branches: text, costs, NaN, debug mode, hooks; and loops handed to JAX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.solvers as S
+from nngrad import hooks
+from nngrad.execution.interpret import results_of
+from nngrad.functions.bodies.loop import Loop
+from nngrad.graph import apply, functions_of
+from nngrad.graph.body_op import ControlOp, bodies_of
+from nngrad.inspection import Tally
+from nngrad.inspection.stepwise import MarkedArray, run_in_steps
+from tests.functions.test_loops import OURS, SCANS, C, W, X, flat, leaf
+from tests.slow import slow_but_every
+
+T = len(X)
+
+
+def line_of(text: str) -> str:
+    """`file:line` of the line of this file that ends with the comment `text`."""
+    with open(__file__) as file:
+        return next(f"{__file__}:{i}" for i, line in enumerate(file, 1) if line.rstrip().endswith(f"# {text}"))
+
+
+def recurrent(x: Any, c: Any, w: Any) -> Any:
+    """A loop with one product at each step."""
+    return F.scan(lambda h, x: (F.tanh(h @ w + x), None), c, x)[0]
+
+
+def with_bodies(outputs: Any) -> list[nn.Function]:
+    """The functions of a graph that have bodies."""
+    return [f for f in functions_of(outputs) if isinstance(f.op, ControlOp)]
+
+
+# ---------------------------------------------------------------- a step at a time
+
+
+class Nobody:
+    """Looks at functions in bodies and has nothing to say of them."""
+
+    def marks(self, f: Any, inputs: Any, results: Any, trail: Any) -> list[None]:
+        """Nothing."""
+        return [None] * len(results)
+
+    def of_part(self, mark: Any, array: Any) -> None:
+        """Nothing."""
+
+
+def agrees_in_steps(f: nn.Function) -> None:
+    """Compare the outputs of a function with those that it has a step at a time."""
+    rng = np.random.default_rng(0)
+    arrays = [np.asarray(rng.standard_normal(x.shape) * 2, x.dtype) for x in f.inputs]
+    made = run_in_steps(f, [MarkedArray(a, None) for a in arrays], Nobody())
+    for y, expected, spec in zip(made, results_of(f, arrays), f.specs, strict=True):
+        assert (y.array.shape, y.array.dtype) == (spec.shape, spec.dtype)
+        np.testing.assert_allclose(y.array, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("function", slow_but_every(2, SCANS), ids=lambda f: f.__name__)
+def test_a_loop_and_its_gradient_are_the_same_a_step_at_a_time(function: Callable[..., Any]) -> None:
+    leaves = [leaf(a) for a in (X, C, W)]
+    ys = [y for y in flat(function, OURS)(*leaves) if y.spec.differentiable]
+    gradients = nn.grad([F.sum(F.sin(y)) for y in ys], leaves)
+    for f in with_bodies(gradients):
+        agrees_in_steps(f)
+
+
+@pytest.mark.parametrize("length", [0, 1])
+def test_short_loops_are_the_same_a_step_at_a_time(length: int) -> None:
+    last, ys = F.scan(lambda h, x: (h * x, h + x), leaf(C), leaf(X[:length]))
+    (f,) = with_bodies([F.sum(last) + F.sum(ys)])
+    agrees_in_steps(f)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_loops_in_segments_are_the_same_a_step_at_a_time(reverse: bool) -> None:
+    last, ys = F.scan(lambda h, x: (F.sin(h) * x, h + x), leaf(C), leaf(np.concatenate([X, X])[:7]), reverse=reverse)
+    (f,) = with_bodies([F.sum(last) + F.sum(ys)])
+    for size in (1, 2, 3, 7):
+        y = apply(f.op, f.inputs, tuple(Loop(*f.arguments)._replace(segments=(size,))))[0]
+        agrees_in_steps(y.parent)
+
+
+def test_branches_and_conditions_are_the_same_a_step_at_a_time() -> None:
+    x = leaf(C)
+    for index in (-1, 0, 1, 7):
+        y = F.switch(np.int32(index), [F.sin, lambda x: x * x], x)
+        (f,) = with_bodies([y])
+        arrays = [np.asarray(index, np.int32), C]
+        (made,) = run_in_steps(f, [MarkedArray(a, None) for a in arrays], Nobody())
+        np.testing.assert_allclose(made.array, y.d)
+    y = F.while_loop(lambda y: F.sum(y * y) < 50, lambda y: y * 1.5, x)
+    (f,) = with_bodies([y])
+    (made,) = run_in_steps(f, [MarkedArray(C, None)], Nobody())
+    np.testing.assert_allclose(made.array, y.d)
+
+
+def test_names_and_results_are_said_of_every_body() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    y = F.while_loop(lambda y: F.sum(y) < 3, lambda y: y + 1, recurrent(x, c, w)) + F.cond(1, F.sin, F.cos, c)
+    for f in with_bodies([y]):
+        for within in bodies_of(f):
+            assert len(within.inputs) == len(within.taken) == len(within.body.inputs)
+            assert len(within.outputs) == len(within.body.outputs)
+            assert len(within.gives) in (0, len(f.specs))
+            for (how, number), spec in zip(within.gives, f.specs, strict=False):
+                own = within.body.spec(number)
+                assert spec.shape == ((within.runs, *own.shape) if how == "of each step" else own.shape)
+
+
+# ---------------------------------------------------------------- text
+
+
+def test_a_loop_as_text() -> None:
+    x, c, w = leaf(X), leaf(C, need_grad=False), leaf(W, need_grad=False)
+    x.name, w.name = "x", "w"
+    assert re.sub(" {2,}", "  ", str(nn.show(F.sum(recurrent(x, c, w))))) == re.sub(" {2,}", "  ", """\
+w = leaf  float64[3, 3]
+leaf0 = leaf  float64[2, 3]
+x = leaf, needs a gradient  float64[4, 2, 3]
+v0 = scan_of_body(w, leaf0, x)  float64[2, 3]
+  body, 4 times: carry0 begins as leaf0; slice0 is a slice of x
+    v1 = batch_matmul(carry0, w)  float64[2, 3]
+    v2 = add2(v1, slice0)  float64[2, 3]
+    v3 = tanh(v2)  float64[2, 3]
+    carry0 becomes v3; v0 is v3 at the end
+v4 = sum(v0)  float64[]
+results: v4""")
+
+
+def test_bodies_branches_and_conditions_as_text() -> None:
+    def inner(h: Any, x: Any) -> Any:
+        return F.sin(h) * x, None
+
+    y, _ = F.scan(lambda h, _: (F.scan(inner, h, leaf(X))[0], None), leaf(C), length=2)
+    lines = nn.show(y).lines
+    assert {line.depth for line in lines} == {0, 1, 2}
+    assert any(line.depth == 2 and re.match(r"v\d+ = sin\(carry1\)", line.text) for line in lines)
+    assert any("carry1 begins as carry0" in line.text for line in lines)
+    x = leaf(C)
+    text = str(nn.show([F.cond(1, F.sin, lambda x: x, x), F.while_loop(lambda y: F.sum(y) < 3, F.cos, x)]))
+    assert re.search(r"branch 0\n +v\d+ is leaf\d\n", text)
+    assert re.search(r"branch 1\n +v\d+ = sin\(leaf\d\).*\n +v\d+ is v\d+\n", text)
+    assert re.search(r"condition: carry\d begins as leaf\d\n(.*\n)+? +goes on while v\d+\n +body: ", text)
+
+
+def test_text_of_a_graph_names_what_is_read_and_orders() -> None:
+    x = leaf(3.0)
+    x.name = "x"
+    other = leaf(1.0)
+    other.name = "x"
+    (g,) = nn.grad(F.sin(x) * other, x)
+    text = str(nn.show([g, x]))
+    assert text.splitlines()[-1].startswith("results: v") and text.endswith(", x")
+    assert "x0 = leaf" in text and re.search(r"cos\(x\) .*order 1", text)
+    assert str(nn.show(x)) == "x = leaf, needs a gradient  float64[]\nresults: x"
+    with pytest.raises(TypeError, match="outputs"):
+        nn.show([1])  # type: ignore[list-item]
+
+
+# ---------------------------------------------------------------- costs
+
+
+def test_what_is_in_loops_and_branches_counts_at_each_step_or_once() -> None:
+    y = recurrent(leaf(X), leaf(C), leaf(W))
+    product = 2 * 2 * 3 * 3
+    assert nn.count(y).by_op["batch_matmul"] == Tally(T, T, 0, T * product, T * 8 * (6 + 9 + 6))
+    assert nn.count(y).functions == 3 * T + 1
+    once = nn.count(y, each_step=False)
+    assert once.by_op["batch_matmul"] == Tally(1, 1, 0, product, 8 * (6 + 9 + 6))
+    assert once.by_op["scan_of_body"] == Tally(1, 0, 0, 0, 0)
+    assert once.functions == 4
+    w = leaf(W)
+
+    def step(h: Any, _: Any) -> Any:
+        return F.scan(lambda h, _: (h @ w, None), h, length=3)[0], None
+
+    assert nn.count(F.scan(step, w, length=5)[0]).matrix_products == 15
+    y = F.cond(1, lambda w: w @ w @ w, lambda w: w @ w, w)
+    assert nn.count(y).matrix_products == 2
+    assert nn.count(F.while_loop(lambda y: F.sum(y) < 1, lambda y: y @ w, w)).matrix_products == 1
+    with pytest.raises(TypeError, match="each_step must be True or False, got 1"):
+        nn.count(y, each_step=1)  # type: ignore[arg-type]
+
+
+def test_orders_within_bodies_are_those_of_the_graph() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    (gx,) = nn.grad(F.sum(recurrent(x, c, w) ** 2), x)
+    counted = nn.count(gx, each_step=False).by_order
+    assert {order: tally.matrix_products for order, tally in counted.items()} == {0: 1, 1: 1}
+    assert nn.explain(gx).matrix_products == 2
+
+
+def test_what_a_loop_keeps_is_named_by_what_is_in_its_body() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    report = nn.memory_report(nn.grad(F.sum(recurrent(x, c, w)), w), compile=False)
+    kept = {(held.op, held.spec.shape): held.nbytes for held in report.kept}
+    assert kept["tanh in scan_of_body", X.shape] == X.nbytes
+    assert kept["carry0 in scan_of_body", X.shape] == X.nbytes
+
+
+# ---------------------------------------------------------------- NaN
+
+
+BAD = np.array([4.0, 1.0, -1.0, 9.0])
+
+
+def logarithms(h: Any, x: Any) -> Any:
+    """A step that makes NaN of what is negative."""
+    z = h + F.log(x)  # the logarithm
+    return z, F.tanh(z)
+
+
+def test_find_nan_names_the_step_the_function_and_the_line() -> None:
+    x = leaf(BAD)
+    found = nn.find_nan(F.sum(F.scan(logarithms, leaf(0.0), x)[1]))
+    assert found is not None and found.function is not None and found.function.name == "scan_of_body"
+    inner = found.within
+    assert inner is not None and inner.function is not None
+    assert (inner.kind, inner.function.name, [step.number for step in inner.steps]) == ("nan", "log", [2])
+    assert inner.inputs[0].value == -1.0
+    text = str(found)
+    assert f"log, written at {line_of('the logarithm')}, in logarithms: z = h + F.log(x)" in text
+    assert "in step 2 of the body of scan_of_body" in text
+
+
+def test_find_nan_goes_into_gradients_and_loops_in_loops() -> None:
+    x = leaf([1.0, 4.0, 0.0])
+
+    def outer(h: Any, _: Any) -> Any:
+        return F.scan(lambda h, x: (h + F.sqrt(x) * x, None), h, x)[0], None  # the root
+
+    (gx,) = nn.grad(F.scan(outer, leaf(0.0), length=2)[0], x)
+    found = nn.find_nan(gx)
+    assert found is not None and found.within is not None and found.within.cause is not None
+    cause = found.within.cause
+    assert (cause.kind, cause.order, [step.number for step in cause.steps]) == ("inf", 1, [1, 2])
+    assert line_of("the root") in str(cause)
+
+
+def test_find_nan_in_branches_and_while_loops() -> None:
+    x = leaf(-2.0)
+    for y, role, number in (
+        (F.cond(1, F.log, lambda x: x, x), "branch 1", None),
+        (F.while_loop(lambda y: y > -5, F.log, x * -3.0), "body", 3),
+    ):
+        found = nn.find_nan(y)
+        assert found is not None and found.within is not None
+        (step,) = found.within.steps
+        assert (step.role, step.number) == (role, number)
+    assert nn.find_nan(F.cond(0, F.log, lambda x: x, x)) is None
+
+
+@settings(max_examples=20, deadline=None)
+@given(bad=st.sets(st.integers(0, 7), max_size=3), reverse=st.booleans())
+def test_find_nan_finds_the_first_bad_step_that_reaches_the_result(bad: set[int], reverse: bool) -> None:
+    values = np.ones(8)
+    values[list(bad)] = -1.0
+    y = F.scan(lambda h, x: (h * 0.5 + F.sqrt(x), None), leaf(0.0), leaf(values), reverse=reverse)[0]
+    found = nn.find_nan(y)
+    if not bad:
+        assert found is None
+        return
+    assert found is not None and found.within is not None
+    assert [step.number for step in found.within.steps] == [max(bad) if reverse else min(bad)]
+
+
+# ---------------------------------------------------------------- debug mode
+
+
+def error_of(compute: Callable[[], Any]) -> str:
+    """What debug mode says."""
+    with pytest.raises(FloatingPointError) as caught:
+        compute()
+    return str(caught.value)
+
+
+def test_debug_mode_names_the_step_and_both_lines() -> None:
+    with nn.debug():
+        y, _ = F.scan(logarithms, leaf(0.0), leaf(BAD))  # the loop
+        message = error_of(y.forward)
+    first, given_to, *rest = message.splitlines()
+    assert first.startswith("NaN in the result of log (order 0)")
+    assert given_to == "  its input x, the body's 'slice0' float64[], is -1"
+    assert rest[0].startswith(f"  log is written at {line_of('the logarithm')}, in logarithms")
+    assert rest[1] == "  in step 2 of the body of scan_of_body"
+    assert rest[2].startswith(f"  scan_of_body was called at {line_of('the loop')}")
+    assert len(rest) == 3
+
+
+@pytest.mark.parametrize("route", ["read", "eager", "gradient"])
+def test_debug_mode_by_every_route(route: str) -> None:
+    with nn.debug():
+        x = leaf(BAD)
+        if route == "read":
+            message = error_of(lambda: F.scan(logarithms, leaf(0.0), x)[0].d)
+        elif route == "eager":
+            with nn.auto_forward():
+                message = error_of(lambda: F.scan(logarithms, leaf(0.0), x))
+        else:
+            x.d = [1.0, 2.0, 0.0, 3.0]
+            (gx,) = nn.grad(F.scan(lambda h, x: (h + F.sqrt(x), None), leaf(0.0), x)[0], x)
+            message = error_of(lambda: gx.d)
+            assert "is part of a derivative of order 1 of what was written at" in message
+            assert "it is part of the gradient of scan_of_body (order 0), which was called at" in message
+    assert "in step 2 of the body of scan_of_body" in message
+
+
+def test_debug_mode_leaves_loops_as_they_are() -> None:
+    leaves = [leaf(a) for a in (X, C, W)]
+    expected = [g.d for g in nn.grad(F.sum(recurrent(*leaves) ** 2), leaves)]
+    with nn.debug():
+        for gx, value in zip(nn.grad(F.sum(recurrent(*leaves) ** 2), leaves), expected, strict=True):
+            np.testing.assert_allclose(gx.d, value, rtol=1e-12)
+        x = leaf(BAD)
+        masked = F.scan(lambda h, x: (h + F.where(x > 0, F.log(x), x), None), leaf(0.0), x)[0]
+        assert np.isfinite(masked.d), "what does not reach a result is no error"
+
+
+def test_lines_in_bodies_do_not_make_them_unequal() -> None:
+    def one(h: Any, x: Any) -> Any:
+        return F.sin(h) * x, None
+
+    def other(h: Any, x: Any) -> Any:
+        return F.sin(h) * x, None
+
+    (f,), (g,) = (with_bodies([F.scan(step, leaf(C), leaf(X))[0]]) for step in (one, other))
+    assert f.arguments == g.arguments and hash(f.arguments) == hash(g.arguments)
+    places = [body.places for body in (f.arguments[0], g.arguments[0])]
+    assert places[0] != places[1]
+    for f, own in ((f, places[0]), (g, places[1])):  # noqa: B020
+        (loop,) = [h for h in with_bodies(nn.grad(F.sum(f.outputs[0]), [f.inputs[0]])) if h.order]
+        assert {place.line for place in loop.arguments[0].places} <= {place.line for place in own}
+
+
+def test_what_a_function_on_the_host_raises_says_where_and_when() -> None:
+    class Picky(nn.CustomFunction):
+        def forward(self, x: Any) -> Any:
+            return jnp.sin(x)
+
+    class Refusing(hooks.PrintHook):
+        def forward_preprocess(self, function: nn.Function, in_data: Any) -> None:
+            if function.name == "Picky" and float(in_data[0]) < 0:
+                raise RuntimeError("negative")
+
+    with nn.debug():
+        y, _ = F.scan(lambda h, x: (h + Picky()(x), None), leaf(0.0), leaf(BAD))  # picky
+        with Refusing(), pytest.raises(RuntimeError, match="negative") as caught:
+            y.forward()
+    notes = "\n".join(caught.value.__notes__)
+    assert f"Picky, written at {line_of('picky')}" in notes
+    assert "in step 2 of the body of scan_of_body" in notes
+
+
+# ---------------------------------------------------------------- hooks
+
+
+class Names(nn.FunctionHook):
+    """Keeps the names of functions that run forward, and what they are given."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.sums: list[float] = []
+
+    def forward_preprocess(self, function: nn.Function, in_data: Any) -> None:
+        self.names.append(function.name)
+        self.sums.append(float(np.asarray(in_data[0]).sum()))
+
+
+def test_hooks_see_a_loop_as_one_function_and_in_debug_mode_what_is_in_it() -> None:
+    y, _ = F.scan(lambda h, x: (F.sin(h) * x, None), leaf(2.0), leaf([1.0, 2.0]))
+    with Names() as outside:
+        y.forward()
+    assert outside.names == ["scan_of_body"]
+    with nn.debug(), Names() as within:
+        y.forward()
+    assert within.names == ["scan_of_body", "sin", "mul2", "sin", "mul2"]
+    np.testing.assert_allclose(within.sums[1:4:2], [2.0, np.sin(2.0)])
+
+
+# ---------------------------------------------------------------- handed to JAX
+
+
+def scans_in(jaxpr: Any) -> Iterator[int]:
+    """The lengths of the scans in a jaxpr, and how many sines there are outside of them (as -1 each)."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "scan":
+            yield equation.params["length"]
+            continue
+        if equation.primitive.name == "tanh":
+            yield -1
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from scans_in(inner)
+
+
+def test_to_jax_carries_a_loop_as_one_scan() -> None:
+    long = np.zeros((50, 2, 3))
+    leaves = [leaf(long), leaf(C), leaf(W)]
+    y = F.sum(recurrent(*leaves) ** 2)
+    with jax.enable_x64(True):
+        assert list(scans_in(jax.make_jaxpr(nn.to_jax(y, leaves))(long, C, W).jaxpr)) == [50]
+        gradient = jax.make_jaxpr(nn.to_jax(nn.grad(y, leaves), leaves))(long, C, W)
+        assert list(scans_in(gradient.jaxpr)) == [50, 50]
+
+
+def test_compile_and_training_steps_run_loops() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    value = nn.compile(lambda x: F.sum(recurrent(x, c, w)))
+    np.testing.assert_allclose(value(X), F.sum(recurrent(x, c, w)).d)
+    x.need_grad = c.need_grad = False  # they are not trained
+    loss = F.sum(recurrent(x, c, w) ** 2)
+    expected = W - 0.1 * nn.grad(loss, w)[0].d
+    step = nn.train_step(loss, {"w": w}, S.Sgd(0.1))
+    step()
+    np.testing.assert_allclose(w.d, expected)
