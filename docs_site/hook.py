@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -70,8 +69,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     place = page.file.src_uri
     if (DOCS / place).exists():
         markdown = dialect.spaced(links.rewritten(markdown, f"docs/{place}", place))
-    if place == "functions.md":
-        markdown = re.sub(r"^\| `(\w+)` \|", r"| [`\1`][F.\1] |", markdown, flags=re.MULTILINE)
     if place.startswith(("reference/", "source/")):
         return markdown
     return links.linked(markdown, _names())

@@ -136,14 +136,6 @@ EXPERIMENT = Experiment(
     title="Collapsed Taylor mode",
     paper="F. Dangel, T. Siebert, M. Zeinhofer, A. Walther: Collapsing Taylor mode automatic differentiation, 2025",
     url="https://arxiv.org/abs/2505.13644",
-    says="""
-A linear operator is a sum of derivatives along directions, and it is linear in the last coefficient of a jet. So
-Taylor mode can carry the sum of the last coefficients instead of one for each direction (for the Laplacian, this is
-the forward Laplacian). The paper moves such sums up by rewriting graphs. It measures nested first-order derivatives,
-standard Taylor mode and collapsed Taylor mode on a tanh network (50-768-768-512-512-1; 5 inputs for the bilaplacian).
-Time and memory grow linearly with the batch, or with the number of random directions. Collapsing makes Taylor mode
-faster, and cheaper than nested derivatives.
-""",
     ran=f"""
 The same operators of a tanh network {DIMENSIONS}-{'-'.join(map(str, WIDTHS))} ({FEW} inputs for the bilaplacian), with
 numbers drawn from fixed seeds. Estimates use normal directions, at 128 points. All methods compute the same numbers,
@@ -163,7 +155,7 @@ The paper measured in PyTorch on a GPU, with layers eight times as wide. For Lap
 products as the hand-written rule, and for the exact bilaplacian fewer derivatives. With few directions, its program
 takes more memory than that rule: it sums the squares of derivatives over the directions by a product with a row of
 ones, for which the compiler stores the squares, whereas it accumulates the rule's sum while computing them. Times in
-the table were measured beside other work: with both cores to themselves, nngrad took 0.88, 0.96, 1.1 and 0.98 of the
+the figure were measured beside other work: with both cores to themselves, nngrad took 0.88, 0.96, 1.1 and 0.98 of the
 rule's time for 4, 16, 32 and 50 directions. What nngrad keeps for each direction of an estimated bilaplacian is
 between standard and collapsed Taylor mode. Nested forward mode keeps less, and is as fast for few directions.
 """,

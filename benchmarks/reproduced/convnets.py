@@ -154,11 +154,6 @@ EXPERIMENT = Experiment(
     title="Convnet benchmarks",
     paper="S. Chintala: convnet-benchmarks, 2014 to 2016",
     url="https://github.com/soumith/convnet-benchmarks",
-    says="""
-The benchmark timed forward and backward of AlexNet, OverFeat, VGG-A and GoogLeNet in the deep-learning libraries of
-the time (Torch, Caffe, TensorFlow, Chainer, ...) on one GPU, with batches of 64 and 128 images. Chainer was among
-those that built the graph anew in each iteration.
-""",
     ran=f"""
 The networks of `benchmarks/networks.py`, with batches of {BATCH} images of the classic sizes and a mean cross entropy.
 `nn.timing.measure` times nngrad: forward, and the additional time of backward. PyTorch runs eagerly, forward and

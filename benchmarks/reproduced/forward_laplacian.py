@@ -40,13 +40,6 @@ EXPERIMENT = Experiment(
     paper="R. Li and others: A computational framework for neural network-based variational Monte Carlo with forward "
     "Laplacian, 2023, and folx, by its authors",
     url="https://arxiv.org/abs/2307.08214",
-    says="""
-The local energy of a wave function needs its Laplacian at each walker, which dominates the cost of variational Monte
-Carlo when the wave function is a network. The forward Laplacian propagates value, gradient and Laplacian through the
-network together, in one pass instead of one per coordinate. It also exploits derivatives that are zero because early
-features depend on one particle. With it the paper reaches larger systems. folx implements it for any JAX function: it
-reads the program, finds sparse Jacobians at compile time, and falls back to dense ones.
-""",
     ran="""
 Laplacians in float32, with numbers drawn from fixed seeds. The README's network is silu with 10 layers of 100 on each
 of 100 particles with 4 numbers, summed, at 20 points. The others are dense networks of 30 inputs and functions of 8

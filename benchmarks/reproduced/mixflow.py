@@ -132,16 +132,6 @@ EXPERIMENT = Experiment(
     paper="I. Kemaev, D. A. Calian, L. M. Zintgraf, G. Farquhar, H. van Hasselt: Scalable meta-learning via mixed-mode "
     "differentiation, 2025",
     url="https://arxiv.org/abs/2505.00793",
-    says="""
-A meta-gradient passes through the steps of an inner training, each of which takes a gradient itself. Written with
-`jax.grad` inside and outside, it is reverse mode over reverse mode, which keeps or recomputes the backward pass of
-each inner gradient. But it needs only products with Hessians, which are symmetric, and with mixed second derivatives.
-MixFlow-MG therefore wraps the inner gradient so that its reverse pass is a forward derivative of a gradient (forward
-over reverse), and adds checkpoints at each inner step.
-
-The paper reports less than a tenth of the memory at best, and up to a quarter less time, for meta-learning of large
-models on accelerators.
-""",
     ran="""
 The gradient of a loss after some steps of gradient descent, with respect to the initial weights (as in MAML) and to
 the logarithm of a learning rate for each weight matrix. The model has three residual blocks, `x + tanh(normalised(x) @

@@ -149,13 +149,6 @@ EXPERIMENT = Experiment(
     paper="K. R. Chickering: A quasilinear algorithm for computing higher-order derivatives of deep feed-forward "
     "neural networks, 2024",
     url="https://arxiv.org/abs/2412.09752",
-    says="""
-Nested automatic differentiation takes exponential time in the order n of a derivative with respect to one coordinate.
-n-TangentProp propagates all n derivatives forward from layer to layer: through an affine layer separately, and through
-an activation by Faà di Bruno's formula. The paper reports that the time grows almost linearly with n for the orders
-that occur in practice, where nested differentiation in PyTorch soon takes too long, and that this speeds up the
-training of physics-informed networks with high-order derivatives.
-""",
     ran="""
 The nth derivative of a tanh network 1-24-24-24-1 at 256 points. Weights are drawn with the seed 0.
 

@@ -153,13 +153,6 @@ EXPERIMENT = Experiment(
     paper="Z. Shi, Z. Hu, M. Lin, K. Kawaguchi: Stochastic Taylor derivative estimator: efficient amortization for "
     "arbitrary differential operators, 2024",
     url="https://arxiv.org/abs/2412.00088",
-    says="""
-A Laplacian in d dimensions is the mean, over random coordinates, of d times the second derivative along each. The
-paper computes such derivatives in Taylor mode, and extends this to any operator: it propagates a jet along a random
-direction. It reports a speed-up of more than 1,000 and a thirtieth of the memory, compared with random coordinates and
-nested first-order derivatives, and solves equations in a million dimensions in 8 minutes on one GPU. Its equations are
-Poisson, Sine-Gordon and Allen-Cahn on the unit ball, with solutions in which coordinates interact in twos or threes.
-""",
     ran=f"""
 Loss and gradients of the Sine-Gordon and the Allen-Cahn equation, for a tanh network of four layers of {WIDTH},
 multiplied by 1 - |x|²; {BATCH} points and {DIRECTIONS} random coordinates, as in the paper; seeds are fixed. Each

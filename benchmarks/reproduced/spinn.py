@@ -218,14 +218,6 @@ EXPERIMENT = Experiment(
     title="SPINN: separable physics-informed networks",
     paper="J. Cho, S. Nam, H. Yang, S.-B. Yun, Y. Hong, E. Park: Separable physics-informed neural networks, 2023",
     url="https://arxiv.org/abs/2306.15969",
-    says="""
-A separable network has one small network for each coordinate, and its field on a grid is a sum of products of their
-outputs: for N points on each of d axes the networks run on dN points, not N^d. Derivatives with respect to a
-coordinate use forward mode, with one tangent for the whole axis, nested for higher orders.
-
-The paper reports 62 times less time and 1,394 times fewer operations than a usual physics-informed network with as
-many points, and solves Navier-Stokes equations in two and three dimensions and time in minutes.
-""",
     ran=f"""
 Loss and its gradient with respect to all weights, for equations with known solutions, which are also prescribed on the
 boundary. Each axis has a network of two layers of {WIDTH} features with tanh, and the rank is {RANK}; weights are

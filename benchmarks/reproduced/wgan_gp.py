@@ -192,12 +192,6 @@ EXPERIMENT = Experiment(
     title="WGAN-GP",
     paper="I. Gulrajani, F. Ahmed, M. Arjovsky, V. Dumoulin, A. Courville: Improved training of Wasserstein GANs, 2017",
     url="https://arxiv.org/abs/1704.00028",
-    says="""
-The critic of a Wasserstein GAN should have gradients of norm 1. The paper adds a penalty, the mean squared deviation
-of the norm of its gradient from 1 at random mixtures of real and generated images, so training takes second
-derivatives. It takes five steps of the critic for each of the generator, a weight of 10, and Adam with decays of 0 and
-0.9, and trains many architectures stably.
-""",
     ran=f"""
 Dense networks of two layers of {loop.WIDTH} features with leaky rectifiers, on scikit-learn's 1,797 digits of 8 x 8
 pixels, in batches of {loop.BATCH}. The penalty weight, the decays and the five steps are the paper's; the learning

@@ -252,18 +252,6 @@ EXPERIMENT = Experiment(
     paper="K. Leng, M. Shankar, J. Thiyagalingam: Zero coordinate shift: whetted automatic differentiation for "
     "physics-informed operator learning, 2023",
     url="https://arxiv.org/abs/2311.00860",
-    says="""
-A physics-informed DeepONet returns the values of M functions at N points that all functions share, and its loss needs
-derivatives with respect to the coordinates of these points. Since reverse mode starts at one number, there are two
-usual ways to get them: a loop over the functions, or coordinates repeated M times (vectorised). Both differentiate the
-trunk M times. Zero coordinate shift (ZCS) adds one number to each coordinate of all points, differentiates a weighted
-sum of all values with respect to these numbers, and takes the gradient with respect to the weights of the sum, so that
-it differentiates the trunk once.
-
-The paper trains DeepONets on a reaction-diffusion equation, Burgers' equation, the bending of plates (order four) and
-Stokes flow. It reports that ZCS takes about a tenth of the memory and time of both ways, and that the factor grows
-with the number of functions.
-""",
     ran=f"""
 The gradient of the mean squared residual with respect to all weights. Branch and trunk have three layers of {WIDTH}
 features with tanh, and a branch reads {SENSORS} sensors. Weights, functions and points are drawn with the seed 0.

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.reproducing NAME`: run a published comparison, draw it, and write its page."""
+"""`python -m benchmarks.reproducing NAME`: run a published comparison, draw it, and write the page."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from . import drawing, pages
 from .experiment import Experiment, measured
 
 PAGES = report.ROOT / "docs" / "reproduced"
+PAGE = "index.md"
 FILES = report.ROOT / "benchmarks" / "reproduced"
 
 
@@ -27,27 +28,19 @@ def experiment_of(name: str) -> Experiment:
     return found
 
 
-def write(name: str, folder: Path) -> None:
-    """Draw the kept figures of `folder`, and write the page there."""
-    experiment = experiment_of(name)
-    kept, rows = pages.load(folder / f"{name}.json")
-    drawing.draw(experiment, rows, folder / f"{name}.svg")
-    (folder / f"{name}.md").write_text(pages.page(name, experiment, kept, rows), encoding="utf-8")
+def draw(name: str, folder: Path) -> None:
+    """Draw the kept figures of `folder`."""
+    drawing.draw(experiment_of(name), pages.load(folder / f"{name}.json")[1], folder / f"{name}.svg")
 
 
-def write_index() -> None:
-    """Write the page that lists those of which figures are kept."""
-    (PAGES / "index.md").write_text(index(), encoding="utf-8")
+def page(folder: Path) -> str:
+    """The page with the figures that are kept in a folder."""
+    return pages.page({name: (experiment_of(name), *pages.load(folder / f"{name}.json")) for name in kept(folder)})
 
 
-def index() -> str:
-    """The text of that page."""
-    return pages.index({name: experiment_of(name) for name in kept()})
-
-
-def kept() -> list[str]:
-    """The names of those of which figures are kept."""
-    return [name for name in names() if (PAGES / f"{name}.json").exists()]
+def kept(folder: Path) -> list[str]:
+    """The names of those of which a folder has figures."""
+    return [name for name in names() if (folder / f"{name}.json").exists()]
 
 
 @nn.deterministic()  # what is measured is the best executable
@@ -59,16 +52,16 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, to see that it runs")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"where it writes (default: {PAGES})")
     parser.add_argument("--pages", action="store_true",
-                        help="measure nothing: draw the kept figures and write the pages again (all by default)")
+                        help="measure nothing: draw the kept figures (all by default) and write the page again")
     options = parser.parse_args()
     folder = options.out or PAGES
     if options.list:
         for name in names():
             print(f"{name:24} {experiment_of(name).title}")
     elif options.pages:
-        for name in [options.name] if options.name else kept():
-            write(name, folder)
-        write_index()
+        for name in [options.name] if options.name else kept(folder):
+            draw(name, folder)
+        (folder / PAGE).write_text(page(folder), encoding="utf-8")
     elif options.name is None:
         parser.error(f"name one of {', '.join(names())}")
     else:
@@ -84,8 +77,9 @@ def _run(name: str, smoke: bool, folder: Path | None) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     report.keep(folder / f"{name}.json", rows, dict.fromkeys(experiment.needs.values()))
-    write(name, folder)
-    print(f"{folder / name}.md, .svg and .json are written")
+    draw(name, folder)
+    (folder / PAGE).write_text(page(folder), encoding="utf-8")
+    print(f"{folder / name}.svg and .json are written, and {folder / PAGE}")
 
 
 if __name__ == "__main__":

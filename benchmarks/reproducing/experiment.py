@@ -84,10 +84,8 @@ class Experiment(NamedTuple):
     paper: str
     """Authors, title, year."""
     url: str
-    says: str
-    """What the paper says."""
     ran: str
-    """What is run here. Like `says` and `differs` it is Markdown."""
+    """What is run here. Like `differs` it is Markdown."""
     differs: str
     """What differs from the paper, and why."""
     ours: str

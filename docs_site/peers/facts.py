@@ -1,20 +1,23 @@
-"""Where public names of nnabla and Chainer are here.
+"""Facts about other libraries: where nnabla's and Chainer's names are here, how often each function can be
+differentiated where, and what becomes of JAX's primitives.
 
-nnabla's names are in a table of nngrad's own (`nngrad/nnabla/names.py`), which leads on from those that are not
-here.
+nnabla's names are in a table of nngrad's own (`nngrad/nnabla/names.py`), which leads on from those that are not here.
 """
 
 from __future__ import annotations
 
 import csv
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import nngrad
+from nngrad.graph.jaxpr import CALL_OF_OBJECT, CALLS, CUSTOM_RULES
+from nngrad.jax.primitives import COMPLEX, CONTROL, POINTWISE, RULES
 from nngrad.nnabla import backward_functions, communicators, ext_utils, function, logger, monitor, solver, utils
-from nngrad.nnabla.names import names_of_nnabla
+from nngrad.nnabla.names import names_of_nnabla, peers
 from nngrad.training import sequences
 
 _ROOTS: dict[str, Any] = {
@@ -78,12 +81,16 @@ def nnabla_names() -> tuple[Place, ...]:
     for (module, name), line in names_of_nnabla().items():
         here, note = line["here"], line["note"]
         if here == "=":
-            room = _ROOMS.get(module, module.replace("nnabla.", "nn.", 1))
-            here = f"{room}.{name}"
+            here = f"{room_of(module)}.{name}"
             if not resolve(here):
                 here, note = "", note or "not there yet"
         places.append(Place(module, name, here, note))
     return tuple(places)
+
+
+def room_of(module: str) -> str:
+    """Where the names of a module of nnabla are here, if they are alike."""
+    return _ROOMS.get(module, module.replace("nnabla.", "nn.", 1))
 
 
 def resolve(expression: str) -> bool:
@@ -97,3 +104,87 @@ def resolve(expression: str) -> bool:
             return False
         found = getattr(found, name) if name else found
     return True
+
+
+# ---------------------------------------------------------------- Chainer
+
+_NAME = re.compile(r"\b(?:F|nn)\.\w+")
+
+
+class ChainerFunction(NamedTuple):
+    """A function of `chainer.functions`, and where it is here."""
+
+    section: str
+    """The part of Chainer's reference that it is in."""
+    name: str
+    here: str
+    """An expression; empty if it is not here."""
+    differs: str
+    """What is different, or why it is not here."""
+
+
+def chainer_functions() -> list[ChainerFunction]:
+    """All functions of Chainer 7.8.1. In the file, one without a place is here by its own name, unless its note says
+    that it is not here; one whose place is not there yet has none."""
+    functions = []
+    for line in lines_of("chainer.csv"):
+        name, here, differs = line["function"], line["here"], line["differs"]
+        if not differs.startswith("not here"):
+            here = here or f"F.{name}"
+            if not is_there(here):
+                here, differs = "", "not here yet"
+        functions.append(ChainerFunction(line["section"], name, here, differs))
+    return functions
+
+
+def is_there(expression: str) -> bool:
+    """Whether all names of `F` and `nn` in an expression are those of something."""
+    return all([resolve(name) for name in _NAME.findall(expression)])
+
+
+# ---------------------------------------------------------------- how often others can differentiate
+
+PEERS = {"nnabla": "nnabla", "chainer": "Chainer", "pytorch": "PyTorch", "jax": "JAX"}
+"""The libraries: the columns of the table, and their names."""
+
+
+def peers_of(function: str) -> dict[str, str]:
+    """The entry of each library for a function of F; empty where the library has no such function."""
+    line = peers().get(function, {})
+    return {peer: line.get(peer, "") for peer in PEERS}
+
+
+def capability(entry: str) -> str:
+    """What a library can do for a function, by its entry: 'yes' for gradients of gradients, 'once', 'no', or '' where
+    it has no such function."""
+    _, _, limit = entry.partition(":")
+    return {"": "yes", "1": "once", "0": "no"}[limit] if entry else ""
+
+
+# ---------------------------------------------------------------- JAX
+
+STATES = {
+    "opened": "by a rule; parameters or dtypes that the rule does not take stay opaque",
+    "computed": "during tracing, since it depends on no argument",
+    "opaque": "to nngrad: it stays a JAX function, with JAX's derivatives",
+    "refused": "with an error, since it works on something that is not an array",
+}
+
+
+class Primitive(NamedTuple):
+    """A primitive, and what becomes of it."""
+
+    name: str
+    state: str
+    versions: tuple[str, ...]
+    """The versions of JAX that have it."""
+
+
+def primitives() -> list[Primitive]:
+    """The table."""
+    return [Primitive(p["primitive"], p["state"], tuple(p["jax"].split())) for p in lines_of("primitives.csv")]
+
+
+def has_rule(name: str) -> bool:
+    """Whether a primitive is opened, by its name."""
+    return any([name in rules for rules in (RULES, CONTROL, COMPLEX, POINTWISE, CALLS, CUSTOM_RULES, {CALL_OF_OBJECT})])

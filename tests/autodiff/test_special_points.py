@@ -477,7 +477,7 @@ def faults(seed: int, opened: bool = False) -> list[str]:
     """What is wrong with the program of a seed."""
     draw = random.Random(seed)
     program, rows = program_of(draw), points_of(draw)
-    if any([step.name == "logsumexp" for step, _ in program.steps]):  # its gradient there is 0: see docs/departures.md
+    if any([step.name == "logsumexp" for step, _ in program.steps]):  # its gradient there is 0: see docs/from_nnabla.md
         rows = rows[~np.isneginf(rows).all(-1)]
     f = nn.from_jax(lambda x: program.run("jax", x)) if opened else lambda x: program.run("ours", x)
     found = faults_when_empty(program, f)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import nngrad.functions as F
-from docs_site.peers.from_chainer import chainer_functions, is_there
+from docs_site.peers.facts import chainer_functions, is_there
 
 FUNCTIONS = chainer_functions()
 

@@ -40,7 +40,7 @@ def registered() -> set[str]:
 def enter(names: set[str]) -> None:
     """Write into the table that this JAX has primitives of these names; those that are new to it are called opened
     where there is a rule, and opaque where there is none."""
-    from docs_site.peers.primitives import Primitive, has_rule, primitives
+    from docs_site.peers.facts import Primitive, has_rule, primitives
 
     table = {p.name: p for p in primitives()}
     for name in names - table.keys():

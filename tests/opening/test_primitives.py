@@ -19,7 +19,7 @@ from jax.scipy import special
 
 import nngrad as nn
 import nngrad.functions as F
-from docs_site.peers.primitives import STATES, has_rule, primitives
+from docs_site.peers.facts import STATES, has_rule, primitives
 from nngrad.graph import Variable
 from nngrad.graph.jaxpr import CALLS, CUSTOM_RULES
 from nngrad.jax.primitives import COMPLEX, CONTROL, POINTWISE, RULES

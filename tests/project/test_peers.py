@@ -24,8 +24,7 @@ import nngrad.functions as F
 import nngrad.jax
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from docs_site.peers.differentiable import PEERS, capability, peers_of
-from docs_site.peers.facts import lines_of, nnabla_names, resolve
+from docs_site.peers.facts import PEERS, capability, lines_of, nnabla_names, peers_of, resolve
 from docs_site.peers.pages import pages
 from nngrad.nnabla.names import others, peers
 from tests.samples import all_samples

@@ -1,4 +1,4 @@
-"""Comparisons that papers have published: each runs, and each page says what its kept figures say."""
+"""Comparisons that papers have published: each runs, and their page says what the kept figures say."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from nngrad_command.entry import main
 
 NAMES = reproducing.names()
 reproduction = in_clone.command_in_clone("reproduce", commands.ALONE["reproduce"][0])
-KEPT = [path.stem for path in sorted(reproducing.PAGES.glob("*.json"))]
 
 
 @pytest.mark.slow
@@ -33,17 +32,12 @@ def test_runs_at_a_tiny_size(name: str, tmp_path: Path) -> None:
     assert (tmp_path / "figure.svg").read_text(encoding="utf-8").count("<g id=\"axes_") >= 1
 
 
-@pytest.mark.parametrize("name", KEPT)
-def test_pages_say_what_is_kept(name: str) -> None:
-    kept, rows = pages.load(reproducing.PAGES / f"{name}.json")
-    text = pages.page(name, reproducing.experiment_of(name), kept, rows)
-    told = f"run `python -m benchmarks.reproducing --pages {name}`"
-    assert (reproducing.PAGES / f"{name}.md").read_text(encoding="utf-8") == text, told
-    assert (reproducing.PAGES / f"{name}.svg").stat().st_size < 200_000
-
-
-def test_the_list_has_each_page() -> None:
-    assert (reproducing.PAGES / "index.md").read_text(encoding="utf-8") == reproducing.index()
+def test_the_page_says_what_is_kept() -> None:
+    told = "run `python -m benchmarks.reproducing --pages`"
+    text = (reproducing.PAGES / reproducing.PAGE).read_text(encoding="utf-8")
+    assert text == reproducing.page(reproducing.PAGES), told
+    for name in reproducing.kept(reproducing.PAGES):
+        assert (reproducing.PAGES / f"{name}.svg").stat().st_size < 200_000
 
 
 def test_ratios_on_a_page() -> None:
@@ -53,8 +47,7 @@ def test_ratios_on_a_page() -> None:
         Measured("small", "order", x, method, "time", value)
         for x, method, value in ((1, "nngrad", 0.2), (1, "other", 0.1), (2, "nngrad", 0.1), (2, "other", 0.4))
     ]
-    text = pages.page("name", experiment, {"machine": "two cores", "date": "2026-01-01"}, rows)
-    assert "| 1 | 200 | 100 (2) |\n| 2 | 100 | 400 (0.25) |" in text
+    text = pages.page({"name": (experiment, {"machine": "two cores", "date": "2026-01-01"}, rows)})
     assert "- small, time, compared with other: 2 at order 1\n" in text
     assert "Left out, since their packages were not there: absent." in " ".join(text.split())
 
