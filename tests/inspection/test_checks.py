@@ -13,7 +13,6 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.graph import Variable
-from nngrad.inspection.checks.differences import slope_of
 from tests.refusals import refused
 
 A = np.random.default_rng(0).standard_normal((2, 3))
@@ -91,15 +90,6 @@ def test_parameters_are_checked_too() -> None:
         with pytest.raises(nn.checks.GradientMismatch, match="is wrong at checked/affine/W"):
             nn.checks.check_backward(lambda x: F.tanh(F.affine(x, Cube("cut")(params[0]) * 0 + F.unlink(params[0]))), A,
                                      **options)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_narrow_dtypes_are_checked_as_well_as_they_allow(dtype: Any) -> None:
-    nn.checks.check_backward(lambda x: F.tanh(x) * 2, A, dtype=dtype)
-    with pytest.raises(nn.checks.GradientMismatch):
-        nn.checks.check_backward(Cube("factor"), A, dtype=dtype)
-    x = A.astype(dtype)
-    nn.checks.check_backward(lambda x: F.tanh(x) * 2, x, dtype=None)
 
 
 # ---------------------------------------------------------------- what is wrong fails
@@ -228,20 +218,6 @@ def test_kinks_and_jumps_are_told_from_wrong_rules(func: Any, x: Any, order: int
     assert says in str(caught.value)
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.floats(-5, 5), st.floats(-5, 5), st.floats(-5, 5), st.floats(-5, 5))
-def test_slopes_of_smooth_functions_and_of_kinks(a: float, b: float, c: float, jump: float) -> None:
-    def values(f: Any) -> Any:
-        return f(0.0), [f(t) for t in (1e-3, 5e-4, 2.5e-4)], [f(-t) for t in (1e-3, 5e-4, 2.5e-4)], 1e-3
-
-    slope = slope_of(*values(lambda t: c + a * np.sin(t) + b * np.cos(t) + b * t * t))
-    assert abs(slope.value - a) <= 1e-9
-    assert slope.roughness <= 1e-4
-    kinked = slope_of(*values(lambda t: a * t + jump * abs(t)))
-    assert abs(kinked.roughness - abs(jump)) <= 1e-9
-    assert "kink" in kinked.kind
-
-
 # ---------------------------------------------------------------- arguments
 
 
@@ -267,19 +243,3 @@ test_errors_of_arguments = refused([
     (lambda: nn.checks.check_backward(lambda x: x.d, A), TypeError, "output 0 must be a Variable, got ndarray"),
     (lambda: nn.checks.check_backward(F.sin, A, params=[A]), TypeError, r"params\[0\]: expected a leaf"),
 ])
-
-
-def test_given_weights_are_used() -> None:
-    seen: list[Any] = []
-
-    class Watch(nn.FunctionNode):
-        def forward(self, x: Any) -> Any:
-            return x * x
-
-        def backward(self, indexes: Any, grad_outputs: Any) -> Any:
-            seen.append(grad_outputs[0].d)
-            (x,) = self.get_retained_inputs()
-            return (grad_outputs[0] * 2 * x,)
-
-    nn.checks.check_double_backward(Watch(), A, A * 2, A * 3)
-    np.testing.assert_allclose(seen[0], A * 2)

@@ -55,13 +55,6 @@ def test_nan_is_traced_to_where_it_began(route: str) -> None:
     assert "h = F.log(x * 2.0)  # here" in message
 
 
-def test_nan_of_an_eager_graph_is_found_at_once() -> None:
-    with nn.debug(), nn.auto_forward():
-        x = leaf(-0.5)
-        with pytest.raises(FloatingPointError, match=r"NaN \(1 of 1 elements.*in the result of log \(order 0\)"):
-            F.log(x)
-
-
 def test_nan_in_a_gradient_names_the_function_and_both_places() -> None:
     with nn.debug():
         x = leaf(0.0, 4.0, name="x")
@@ -111,26 +104,6 @@ def test_infinity_may_be_allowed() -> None:
         _ = F.log(leaf(0.0)).d
 
 
-def test_several_outputs_and_scalars() -> None:
-    class Two(nn.CustomFunction):
-        outputs = 2
-
-        def forward(self, x: Any) -> Any:
-            return x, jnp.log(x)
-
-    x = Variable.from_numpy_array(np.float64(-1))
-    with nn.debug(), pytest.raises(FloatingPointError, match=r"^NaN in output 1 of Two"):
-        _ = Two()(x)[1].d
-    with nn.debug():
-        assert Two()(x)[0].d == -1.0
-
-
-def test_a_graph_that_was_built_outside_is_traced_too() -> None:
-    y = F.log(leaf(-1.0))
-    with nn.debug(), pytest.raises(FloatingPointError, match="log was called at an unknown place: it"):
-        y.forward()
-
-
 def test_debug_mode_ends() -> None:
     with nn.debug():
         with nn.debug(False):
@@ -145,16 +118,7 @@ def test_debug_mode_ends() -> None:
             pass
 
 
-def test_a_float_that_is_integer_or_low_precision() -> None:
-    with nn.debug():
-        x = Variable.from_numpy_array(jnp.asarray([1.0, -1.0], jnp.bfloat16))
-        with pytest.raises(FloatingPointError, match=r"NaN \(1 of 2 elements, the first at \[1\]\)"):
-            F.log(x).forward()
-        y = F.sum(Variable.from_numpy_array(np.array([1, 2])))
-        assert y.d == 3
-
-
-@pytest.mark.parametrize(("value", "lines"), slow_but([("1", 2)], [("1", 2), ("0", 0), ("", 0), ("False", 0)]))
+@pytest.mark.parametrize(("value", "lines"), slow_but([("1", 2)], [("1", 2), ("0", 0)]))
 def test_the_environment_variable_switches_it_on(value: str, lines: int) -> None:
     program = (
         "import threading, nngrad as nn, nngrad.functions as F\n"
@@ -211,15 +175,6 @@ def test_gradients_are_checked(what: str, kind: type[Exception], text: str, mode
     notes = "\n".join(caught.value.__notes__)
     assert ("Flawed was called at" in notes) == mode
     assert (line_of("y = Flawed(what)(x, x)  # flawed") in notes) == mode
-
-
-def test_gradients_of_another_floating_dtype_are_cast() -> None:
-    x = Variable.from_numpy_array(np.array([1.0, 2.0], np.float32), need_grad=True)
-    y = x * leaf(3.0, 4.0)
-    with nn.debug():
-        (gx,) = nn.grad(y, x)
-        assert gx.dtype == np.float32
-        np.testing.assert_array_equal(gx.d, [3, 4])
 
 
 @pytest.mark.parametrize("recording", [nn.source_locations, nn.debug])

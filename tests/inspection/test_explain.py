@@ -93,26 +93,6 @@ def test_what_is_kept_is_the_gradient_at_every_order() -> None:
         np.testing.assert_allclose(v.g, nn.grad(gx, v)[0].d, rtol=1e-12, atol=1e-12)
 
 
-def test_a_gradient_that_was_there_already_leaves_growth_as_it_is() -> None:
-    rng = np.random.default_rng(1)
-    w, x = (Variable.from_numpy_array(rng.standard_normal(shape), need_grad=True) for shape in ((4, 4), (4, 1)))
-    y = F.sum(F.tanh(w @ F.tanh(w @ x)))
-    plain = nn.explain(nn.grad(F.sum(nn.grad(y, [w, x])[0]), [w, x]))
-    given = nn.explain(nn.grad(F.sum(nn.grad(y, [w, x], grad_inputs=[1.0, None])[0]), [w, x]))
-    assert given.orders[1].mode == plain.orders[1].mode == "symmetric"
-    assert given.matrix_products == plain.matrix_products
-
-
-def test_partial_derivatives_grow_no_faster() -> None:
-    x, y = network()
-    side = F.tanh(x * 3.0)
-    gradients = nested(y + side, x, 6, stop_gradients=[side])
-    assert sizes(gradients) == GROWTH
-    x, y = network()
-    for g, expected in zip(gradients, nested(y, x, 6), strict=True):
-        np.testing.assert_allclose(g.d, expected.d, rtol=1e-12, atol=1e-12)
-
-
 def test_second_partial_derivatives_are_those_of_a_function_of_both() -> None:
     rng = np.random.default_rng(2)
     x, c = (Variable.from_numpy_array(rng.standard_normal((4, 3)), need_grad=True) for _ in range(2))
@@ -238,41 +218,6 @@ def test_explain_says_what_the_obstacle_is(build: Callable[..., list[Variable]],
     gradients = build(y, x)
     last = nn.explain(gradients).orders[-1]
     assert (last.order, last.mode, last.reason) == (2, "reverse", reason)
-
-
-def test_explain_says_where_a_rule_is_no_derivative_in_debug_mode() -> None:
-    x, y = network()
-    with nn.debug():
-        z = F.sum(F.round(y) * y)
-    (ggx,) = nested(z, x, 2)[1:]
-    assert "test_explain.py" in nn.explain(ggx).orders[-1].reason
-
-
-@pytest.mark.parametrize(
-    ("y", "reason"),
-    [
-        (lambda x, w: F.tanh(x @ w), "there are 2 inputs"),
-        (lambda x, w: F.tanh(x * w), "there is no matrix product on the path"),
-    ],
-)
-def test_explain_of_a_first_gradient(y: Callable[..., Variable], reason: str) -> None:
-    x, w = Variable((3, 3), need_grad=True), Variable((3, 3), need_grad=True)
-    (first,) = nn.explain(nn.grad(y(x, w), [x, w])).orders
-    assert (first.mode, first.reason) == ("reverse", reason)
-
-
-def test_explain_looks_through_what_is_built_of_gradients() -> None:
-    x, y = network()
-    (gx,) = nn.grad(y, x)
-    (ggx,) = nn.grad(F.sum(F.exp(gx) * 2.0), x)
-    assert [o.order for o in nn.explain(ggx).orders] == [1, 2]
-
-
-def test_explain_goes_on_beyond_what_is_no_derivative() -> None:
-    x, y = network()
-    (gx,) = nn.grad(y, x)
-    (ggx,) = nn.grad(gx, x, enable_double_backprop=False)
-    assert [(o.order, o.mode) for o in nn.explain(ggx).orders] == [(1, "forward"), (2, "forward")]
 
 
 @pytest.mark.parametrize("made_once", [True, False])

@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 from nngrad import hooks
-from nngrad.graph import Variable, functions_of
+from nngrad.graph import Variable
 from nngrad.graph.function import function_hooks
 from tests.autodiff.test_properties import SETTINGS, Recipe, draw_leaves, follow, recipes
 from tests.leaves import vector
@@ -148,15 +147,6 @@ def test_a_gradient_of_a_gradient() -> None:
     assert [e[3:] for e in pairs[::2]] == [e[3:] for e in pairs[1::2]]  # nothing runs in between
 
 
-def test_outputs_without_a_gradient_are_none() -> None:
-    x = vector(1.0, 2.0)
-    first, _ = F.split(F.exp(x), axis=0)
-    with Recorder() as seen:
-        (first * 3.0).backward()
-    (at,) = [i for i, e in enumerate(seen.events) if e == "<- split"]
-    assert seen.arrays[at - 1][1] == [3.0, None]
-
-
 def test_a_hook_on_one_function() -> None:
     x = vector(0.5)
     h = F.sin(x * 2.0)
@@ -179,33 +169,6 @@ def test_a_hook_on_one_function() -> None:
     assert not function_hooks
 
 
-def test_a_hook_on_one_function_leaves_other_graphs_alone() -> None:
-    watched = F.sin(vector(0.5))
-    assert watched.parent is not None
-    seen = Recorder()
-    watched.parent.add_hook(seen)
-    x = vector(0.5)
-    (gx,) = nn.grad(F.exp(F.sin(x)) * 1.0, x)  # simplified: nothing is multiplied by 1
-    y = F.exp(x)
-    y.forward()
-    assert y.cell.is_deferred  # compiled, as ever
-    assert "mul_scalar" not in [f.name for f in functions_of([gx])]
-    assert gx.d == pytest.approx(np.cos(0.5) * np.exp(np.sin(0.5)))
-    assert seen.events == ["added sin"]
-    watched.parent.delete_hook("Recorder")
-
-
-def test_a_function_that_goes_takes_its_hooks_along() -> None:
-    y = F.sin(vector(0.5))
-    assert y.parent is not None
-    seen = Recorder()
-    alive = weakref.ref(seen)
-    y.parent.add_hook(seen, "mine")
-    del y, seen
-    gc.collect()
-    assert not function_hooks and alive() is None
-
-
 def test_names_are_distinct() -> None:
     y = F.sin(vector(0.5))
     assert y.parent is not None
@@ -223,36 +186,6 @@ def test_names_are_distinct() -> None:
         pass
     with Recorder(), Recorder("another"):
         pass
-
-
-def test_a_hook_is_named_by_its_class() -> None:
-    class Mine(nn.FunctionHook):
-        pass
-
-    class Named(nn.FunctionHook):
-        name = "by me"
-
-    assert (Mine().name, Named().name, hooks.TimerHook().name) == ("Mine", "by me", "TimerHook")
-    with Mine():  # and does nothing
-        backward_alone(vector(0.5))
-
-
-def test_several_hooks_are_called_in_turn() -> None:
-    order: list[str] = []
-
-    class Noting(nn.FunctionHook):
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def forward_preprocess(self, function: nn.Function, in_data: Any) -> None:
-            order.append(self.name)
-
-    y = F.sin(vector(0.5))
-    assert y.parent is not None
-    y.parent.add_hook(Noting("own"))
-    with Noting("first"), Noting("second"):
-        y.forward()
-    assert order == ["first", "second", "own"]
 
 
 def test_a_hook_that_fails_is_taken_off_and_leaves_the_graph_usable() -> None:
@@ -274,15 +207,6 @@ def test_hooks_of_another_thread_are_not_called() -> None:
         other.start()
         other.join()
     assert seen.events == ["added None", "deleted None"]
-
-
-def test_a_gradient_that_was_built_before_is_watched_in_its_simplified_form() -> None:
-    x = Variable.from_numpy_array(np.array([0.5, 0.5]))
-    h = F.sum(F.exp(F.sin(x)))
-    (gx,) = nn.grad(h, x)
-    with Recorder() as seen:
-        assert gx.d == pytest.approx(np.cos(0.5) * np.exp(np.sin(0.5)))
-    assert [e for e in seen.events if e[0] in "<-"] == ["-> sin", "-> exp", "<- sin", "<= sin"]
 
 
 def test_compiled_graphs_are_not_watched() -> None:
@@ -341,45 +265,6 @@ def test_hooked_graphs_are_not_kept_alive() -> None:
         assert [ref() for ref in alive] == [None] * 3
 
 
-def test_a_graph_goes_without_the_collector() -> None:
-    gc.collect()
-    gc.disable()
-    try:
-        with Recorder():
-            x = vector(0.5)
-            y = model(x)
-            y.forward()
-            y.backward()
-            alive = weakref.ref(y.parent)
-            del y
-            assert alive() is None
-    finally:
-        gc.enable()
-
-
-class Nested(nn.CustomFunction):
-    """x^3, whose rule asks for a gradient itself."""
-
-    def forward(self, x: Any) -> Any:
-        return x**3
-
-    def backward(self, f: nn.Function, gy: Variable) -> Any:
-        (x,) = f.inputs
-        (gx,) = nn.grad(F.sin(x) * 0.0 + x * x * x, x)
-        return gy * gx
-
-
-def test_a_rule_that_asks_for_gradients_is_one_backward() -> None:
-    x = vector(0.5)
-    with Recorder() as seen, nn.simplify(False):
-        (gx,) = nn.grad(F.exp(Nested()(x)), x)
-        (ggx,) = nn.grad(gx, x)
-        assert gx.d == pytest.approx(0.75 * np.exp(0.125))
-        assert ggx.d == pytest.approx((3.0 + 0.75**2) * np.exp(0.125))
-    backward = [e[3:] for e in seen.events if e.startswith("<-")]
-    assert backward[:2] == ["exp", "Nested"]
-
-
 @settings(SETTINGS, max_examples=15)
 @given(
     recipe=recipes(exact=False),
@@ -418,18 +303,6 @@ def test_watching_changes_no_values(
         found = gradients(steered=True)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
-
-
-def test_forward_mode_has_no_backward_to_watch() -> None:
-    def watched(derivative: Callable[[Variable], Any]) -> list[str]:
-        with Recorder() as seen:
-            derivative(vector(0.5, 1.0)).forward()
-        return [event for event in seen.events if event[:2] in ("->", "<-")]
-
-    forward = ["-> mul_scalar", "-> sin", "-> exp"]
-    assert watched(lambda x: nn.jvp(model(x), [x], [np.ones(2)])[0]) == forward
-    hessian_product = watched(lambda x: nn.hvp(model(x), [x], [np.ones(2)])[0])
-    assert hessian_product[:5] == [*forward, "<- sum", "<- exp"]  # of the gradient, which is then pushed forward
 
 
 # ---------------------------------------------------------------- ready hooks
@@ -488,20 +361,6 @@ def test_printing() -> None:
     assert file.getvalue() == "forward  log x: float64[2] in [0, 1]\n"
 
 
-def test_printing_of_what_is_not_finite_and_of_single_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    from nngrad.inspection.hooks.printing import array_summary
-
-    assert array_summary(None) == "none"
-    assert array_summary(np.zeros((0, 2))) == "float64[0, 2]"
-    assert array_summary(jnp.float32(2)) == "float32[] 2"
-    assert array_summary(np.array([1, 3])) == "int64[2] in [1, 3]"
-    with np.errstate(invalid="ignore"):
-        assert array_summary(np.array([np.inf, 1.0])) == "float64[2] in [1, inf], 1 not finite"
-    with hooks.PrintHook():
-        F.sin(vector(0.5)).forward()
-    assert capsys.readouterr().out == "forward  sin x: float64[1] 0.5\n"
-
-
 # ---------------------------------------------------------------- what goes wrong
 
 
@@ -531,48 +390,3 @@ def test_what_is_no_hook_is_refused(wrong: Any) -> None:
     assert y.parent is not None
     with pytest.raises(TypeError, match=r"hook: expected an instance of nn\.FunctionHook, got"):
         y.parent.add_hook(wrong)
-
-
-class Slow(nn.FunctionHook):
-    """Another hook, which takes its time over one function and runs another meanwhile."""
-
-    def forward_preprocess(self, function: nn.Function, in_data: Any) -> None:
-        if function.name == "exp":
-            F.sin(Variable.from_numpy_array(np.asarray(in_data[0]))).forward()
-
-
-def test_times_of_functions_within_functions_are_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = iter(range(100))
-    monkeypatch.setattr("nngrad.inspection.hooks.timer.time.perf_counter", lambda: float(next(ticks)))
-    with hooks.TimerHook() as timer, Slow():
-        F.exp(vector(0.5)).forward()
-    assert timer.history == [("sin", "forward", 1.0), ("exp", "forward", 3.0)]
-
-
-def test_a_timer_on_one_function_in_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = {"first": 0.0, "second": 100.0}
-    monkeypatch.setattr("nngrad.inspection.hooks.timer.time.perf_counter", lambda: now[threading.current_thread().name])
-    timer, f = hooks.TimerHook(), F.sin(vector(0.5)).parent
-    assert f is not None
-    begun, other = threading.Event(), threading.Event()
-
-    def first() -> None:
-        timer.forward_preprocess(f, ())
-        begun.set()
-        other.wait(10)
-        now["first"] = 5.0
-        timer.forward_postprocess(f, ())
-
-    def second() -> None:
-        begun.wait(10)
-        timer.forward_preprocess(f, ())
-        other.set()
-        now["second"] = 102.0
-        timer.forward_postprocess(f, ())
-
-    threads = [threading.Thread(target=run, name=run.__name__) for run in (first, second)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(seconds for *_, seconds in timer.history) == [2.0, 5.0]

@@ -14,8 +14,7 @@ from matplotlib.figure import Figure
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.inspection.lanczos import Ritz
-from nngrad.inspection.viewing.spectrum import Spectrum, hessian_spectrum_of
+from nngrad.inspection.viewing.spectrum import hessian_spectrum_of
 from tests.refusals import refused
 
 
@@ -41,13 +40,6 @@ def test_growth_draws_what_count_says() -> None:
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["nngrad", "another"]
 
 
-def test_growth_of_operations() -> None:
-    x = variable([[0.3, 0.7]])
-    y = F.sum(F.tanh(F.batch_matmul(x, variable(np.ones((2, 2))))))
-    ax = nn.plot.growth(y, x, 1, quantity="matrix_products", ax=axes())
-    assert list(ax.get_lines()[0].get_ydata()) == [nn.count(nn.grad([y], [x])).matrix_products] == [2]
-
-
 def test_memory_draws_the_timeline() -> None:
     x = variable(np.ones((8, 8)))
     y = F.sum(F.tanh(F.batch_matmul(x, F.tanh(F.batch_matmul(x, x)))))
@@ -58,11 +50,6 @@ def test_memory_draws_the_timeline() -> None:
     assert np.asarray(drawn.get_ydata())[:-1] == pytest.approx(np.array(report.timeline.live) / unit)
     assert peak.get_ydata()[0] == pytest.approx(report.peak / unit)
     assert "kB" in ax.get_ylabel()
-
-
-def test_what_is_not_computed_takes_no_memory() -> None:
-    ax = nn.plot.memory(variable([1.0, 2.0]), ax=axes())
-    assert all([y == 0 for y in ax.lines[0].get_ydata()])
 
 
 def test_a_loss_may_be_linear_in_parameters() -> None:
@@ -113,27 +100,6 @@ def test_the_spectrum_is_that_of_the_hessian() -> None:
     assert np.trapezoid(density, at) == pytest.approx(1, abs=0.01)
 
 
-def test_the_density_is_that_of_all_eigenvalues_as_far_as_it_is_drawn() -> None:
-    rng = np.random.default_rng(1)
-    eigenvalues = np.concatenate([np.zeros(60), rng.normal(size=60) * 0.3, [4.0, 9.0, 20.0]])
-    size = len(eigenvalues)
-    runs = tuple([nn.lanczos(lambda v: eigenvalues * v, k=20, start=rng.normal(size=size)) for _ in range(40)])
-    curve = nn.plot.hessian_spectrum(Spectrum(runs, size), ax=axes()).get_lines()[0]
-    drawn = np.asarray(curve.get_ydata())
-    unit = 2 * (max(r.values[-1] for r in runs) - min(r.values[0] for r in runs)) / 20
-    places = np.arcsinh(eigenvalues / unit) / np.log(10)
-    bells = np.exp(-(((np.asarray(curve.get_xdata())[:, None] - places) / 0.18) ** 2) / 2) / (0.18 * np.sqrt(2 * np.pi))
-    assert np.abs(drawn - bells.mean(axis=1)).max() < 0.1 * drawn.max()
-
-
-def test_trace_and_density_by_hand() -> None:
-    one = Ritz(np.array([-1.0, 3.0]), np.array([0.25, 0.75]))
-    spectrum = Spectrum((one, one), 10)
-    assert spectrum.trace == pytest.approx(20)
-    at = np.array([-1.0, 3.0])
-    assert spectrum.density(at, 0.1) == pytest.approx(np.array([0.25, 0.75]) / (0.1 * np.sqrt(2 * np.pi)))
-
-
 def test_gradient_norms_by_layer() -> None:
     norms = {"a/x/W": 3.0, "a/x/b": 4.0, "a/y/W": 12.0, "top": 2.0}
     bars = nn.plot.gradient_norms(norms, ax=axes())
@@ -141,30 +107,6 @@ def test_gradient_norms_by_layer() -> None:
     assert [bar.get_width() for bar in bars.patches] == pytest.approx([5, 12, 2])
     outer = nn.plot.gradient_norms(norms, depth=1, ax=axes())
     assert [bar.get_width() for bar in outer.patches] == pytest.approx([13, 2])
-
-
-def test_gradient_norms_over_steps_and_of_parameters() -> None:
-    norms = [{"a/W": 1.0, "b/W": 2.0}, {"a/W": 3.0, "b/W": 4.0}]
-    ax = nn.plot.gradient_norms(norms, steps=[10, 20], ax=axes())
-    assert [list(line.get_ydata()) for line in ax.get_lines()] == [[1, 3], [2, 4]]
-    assert list(ax.get_lines()[0].get_xdata()) == [10, 20]
-    assert len({line.get_linestyle() for line in ax.get_lines()}) == 2, "told apart without colour"
-    w = variable([3.0, 4.0])
-    loss = F.sum(w**2) / 2
-    loss.forward()
-    loss.backward()
-    (bar,) = nn.plot.gradient_norms({"layer/W": w}, ax=axes()).patches
-    assert bar.get_width() == pytest.approx(5)
-
-
-def test_new_axes() -> None:
-    from matplotlib import pyplot
-
-    ax = nn.plot.gradient_norms({"a/W": 1.0})
-    try:
-        assert ax.figure.number in pyplot.get_fignums()
-    finally:
-        pyplot.close(ax.figure)
 
 
 test_what_is_wrong_is_said = refused([

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
 
 import jax
 import numpy as np
@@ -13,10 +12,9 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from benchmarks.networks import NETWORKS, loss_of
+from benchmarks.networks import NETWORKS
 from nngrad import Variable
 from nngrad.graph import functions_of, leaves_of
-from nngrad.inspection import timing
 from nngrad.inspection.timing import Milliseconds, Stages, Timing
 from nngrad.parametric_functions import layer_arguments
 
@@ -75,72 +73,6 @@ def test_number_of_parameters(name: str, weights: dict[str, tuple[int, ...]]) ->
     assert sum(x.size for x in leaves_of([y]) if x.need_grad) == PARAMETERS[name]
 
 
-def test_layers_of_alexnet(weights: dict[str, tuple[int, ...]]) -> None:
-    y = scores_of("alexnet", 1)
-    assert shapes(y, "convolve") == [(64, 55, 55), (192, 27, 27), (384, 13, 13), (256, 13, 13), (256, 13, 13)]
-    assert shapes(y, "max_pooling") == [(64, 27, 27), (192, 13, 13), (256, 6, 6)]
-    assert [weights[f"hidden{i}/affine/W"] for i in (1, 2)] == [(9216, 4096), (4096, 4096)]
-
-
-def test_layers_of_overfeat(weights: dict[str, tuple[int, ...]]) -> None:
-    y = scores_of("overfeat", 1)
-    assert shapes(y, "convolve") == [(96, 56, 56), (256, 24, 24), (512, 12, 12), (1024, 12, 12), (1024, 12, 12)]
-    assert shapes(y, "max_pooling") == [(96, 28, 28), (256, 12, 12), (1024, 6, 6)]
-    assert [weights[f"hidden{i}/affine/W"] for i in (1, 2)] == [(36864, 3072), (3072, 4096)]
-
-
-def test_layers_of_vgg_a(weights: dict[str, tuple[int, ...]]) -> None:
-    y = scores_of("vgg_a", 1)
-    assert shapes(y, "convolve") == [
-        (64, 224, 224), (128, 112, 112), (256, 56, 56), (256, 56, 56),
-        (512, 28, 28), (512, 28, 28), (512, 14, 14), (512, 14, 14),
-    ]
-    assert shapes(y, "max_pooling") == [(64, 112, 112), (128, 56, 56), (256, 28, 28), (512, 14, 14), (512, 7, 7)]
-    assert {shape[2:] for shape in weights.values() if len(shape) == 4} == {(3, 3)}
-
-
-INCEPTIONS = {
-    "3a": (256, 28), "3b": (480, 28), "4a": (512, 14), "4b": (512, 14), "4c": (512, 14), "4d": (528, 14),
-    "4e": (832, 14), "5a": (832, 7), "5b": (1024, 7),
-}
-"""Channels and size of the outputs: table 1 of GoogLeNet's paper. Its numbers of parameters are not those that follow
-from its channels (497 thousand for 4c, where it says 463), so the sum of those in use is compared, above."""
-
-
-def test_layers_of_googlenet(weights: dict[str, tuple[int, ...]]) -> None:
-    y = scores_of("googlenet", 1)
-    assert shapes(y, "convolve")[:3] == [(64, 112, 112), (64, 56, 56), (192, 56, 56)]
-    assert shapes(y, "concatenate") == [(maps, size, size) for maps, size in INCEPTIONS.values()]
-    assert shapes(y, "average_pooling") == [(1024, 1, 1)]
-    inner = [(192, 28), (256, 28), (480, 14), *[(512, 14)] * 3, (528, 14), (832, 7), (832, 7)]  # in the nine modules
-    between = [(64, 56), (192, 28), (480, 14), (832, 7)]
-    assert sorted(shapes(y, "max_pooling")) == sorted((maps, size, size) for maps, size in inner + between)
-    assert len(shapes(y, "convolve")) == 57  # six in each of nine modules, and three before them
-
-
-def test_loss_of_a_network() -> None:
-    before = nn.get_parameters(grad_only=False)
-    build = loss_of("googlenet", 1)
-    first, second = build(), build()
-    assert nn.get_parameters(grad_only=False) == before
-    assert first is not second
-    own = [[x.data for x in leaves_of([loss]) if x.need_grad] for loss in (first, second)]
-    assert len(own[0]) == 2 * 58
-    assert all(a is b for a, b in zip(*own, strict=True))  # the same parameters in both graphs
-    assert 3 < float(first.d) < 12  # chance is log(1000) = 6.9
-
-
-def test_wrong_networks() -> None:
-    with pytest.raises(ValueError, match="name: 'lenet' is not one of 'alexnet', 'overfeat', 'vgg_a', 'googlenet'"):
-        loss_of("lenet", 1)
-    for batch in (0, -3):
-        with pytest.raises(ValueError, match=f"batch_size: must be 1 or more, got {batch}"):
-            loss_of("alexnet", batch)
-    for batch in (2.0, True, "4"):
-        with pytest.raises(TypeError, match="batch_size: expected an int"):
-            loss_of("alexnet", batch)
-
-
 # ---------------------------------------------------------------- measuring
 
 
@@ -156,29 +88,6 @@ class Model:
     def __call__(self) -> Variable:
         self.built += 1
         return F.mean(F.tanh(F.affine(self.x, self.w, self.b)) ** 2)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A clock that shows 0, 1, 3, 6, 10, 15, ... seconds: the n-th interval is n seconds long."""
-    times = itertools.accumulate(itertools.count())
-    monkeypatch.setattr(timing, "perf_counter", lambda: float(next(times)))
-    return
-
-
-def test_what_is_between_which_readings_of_the_clock(clock: None) -> None:
-    model = Model()
-    result = nn.timing.measure(model, iterations=2)
-    # The first iteration reads the clock twice, at 0 and 1; its phases five times, then 5 + 2 for each iteration.
-    assert result.first == 1e3
-    first, second = result.samples
-    n = 7  # readings before, so that the first interval of the first measured phases is the 8th
-    assert first == Milliseconds(*(1e3 * s for s in (n + 1, n + 2, n + 3, (n + 4) - (n + 2), n + 6)))
-    n += 7
-    assert second == Milliseconds(*(1e3 * s for s in (n + 1, n + 2, n + 3, (n + 4) - (n + 2), n + 6)))
-    assert result.average.forward == (first.forward + second.forward) / 2
-    assert result.minimum == first._replace(backward=min(first.backward, second.backward))
-    assert result.deviation.iteration == pytest.approx(7e3 / math.sqrt(2))
 
 
 @pytest.mark.parametrize(("iterations", "warm_up"), [(1, 1), (3, 2)])

@@ -15,12 +15,10 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-import nngrad.solvers as S
 from nngrad import hooks
 from nngrad.execution.interpret import results_of
-from nngrad.functions.bodies.loop import Loop
-from nngrad.graph import apply, functions_of
-from nngrad.graph.body_op import ControlOp, bodies_of
+from nngrad.graph import functions_of
+from nngrad.graph.body_op import ControlOp
 from nngrad.inspection import Tally
 from nngrad.inspection.stepwise import MarkedArray, run_in_steps
 from tests.functions.test_loops import OURS, SCANS, C, W, X, flat, leaf
@@ -78,22 +76,6 @@ def test_a_loop_and_its_gradient_are_the_same_a_step_at_a_time(function: Callabl
         agrees_in_steps(f)
 
 
-@pytest.mark.parametrize("length", [0, 1])
-def test_short_loops_are_the_same_a_step_at_a_time(length: int) -> None:
-    last, ys = F.scan(lambda h, x: (h * x, h + x), leaf(C), leaf(X[:length]))
-    (f,) = with_bodies([F.sum(last) + F.sum(ys)])
-    agrees_in_steps(f)
-
-
-@pytest.mark.parametrize("reverse", [False, True])
-def test_loops_in_segments_are_the_same_a_step_at_a_time(reverse: bool) -> None:
-    last, ys = F.scan(lambda h, x: (F.sin(h) * x, h + x), leaf(C), leaf(np.concatenate([X, X])[:7]), reverse=reverse)
-    (f,) = with_bodies([F.sum(last) + F.sum(ys)])
-    for size in (1, 2, 3, 7):
-        y = apply(f.op, f.inputs, tuple(Loop(*f.arguments)._replace(segments=(size,))))[0]
-        agrees_in_steps(y.parent)
-
-
 def test_branches_and_conditions_are_the_same_a_step_at_a_time() -> None:
     x = leaf(C)
     for index in (-1, 0, 1, 7):
@@ -106,19 +88,6 @@ def test_branches_and_conditions_are_the_same_a_step_at_a_time() -> None:
     (f,) = with_bodies([y])
     (made,) = run_in_steps(f, [MarkedArray(C, None)], Nobody())
     np.testing.assert_allclose(made.array, y.d)
-
-
-def test_names_and_results_are_said_of_every_body() -> None:
-    x, c, w = leaf(X), leaf(C), leaf(W)
-    y = F.while_loop(lambda y: F.sum(y) < 3, lambda y: y + 1, recurrent(x, c, w)) + F.cond(1, F.sin, F.cos, c)
-    for f in with_bodies([y]):
-        for within in bodies_of(f):
-            assert len(within.inputs) == len(within.taken) == len(within.body.inputs)
-            assert len(within.outputs) == len(within.body.outputs)
-            assert len(within.gives) in (0, len(f.specs))
-            for (how, number), spec in zip(within.gives, f.specs, strict=False):
-                own = within.body.spec(number)
-                assert spec.shape == ((within.runs, *own.shape) if how == "of each step" else own.shape)
 
 
 # ---------------------------------------------------------------- text
@@ -139,36 +108,6 @@ v0 = scan_of_body(w, leaf0, x)  float64[2, 3]
     carry0 becomes v3; v0 is v3 at the end
 v4 = sum(v0)  float64[]
 results: v4""")
-
-
-def test_bodies_branches_and_conditions_as_text() -> None:
-    def inner(h: Any, x: Any) -> Any:
-        return F.sin(h) * x, None
-
-    y, _ = F.scan(lambda h, _: (F.scan(inner, h, leaf(X))[0], None), leaf(C), length=2)
-    lines = nn.show(y).lines
-    assert {line.depth for line in lines} == {0, 1, 2}
-    assert any(line.depth == 2 and re.match(r"v\d+ = sin\(carry1\)", line.text) for line in lines)
-    assert any("carry1 begins as carry0" in line.text for line in lines)
-    x = leaf(C)
-    text = str(nn.show([F.cond(1, F.sin, lambda x: x, x), F.while_loop(lambda y: F.sum(y) < 3, F.cos, x)]))
-    assert re.search(r"branch 0\n +v\d+ is leaf\d\n", text)
-    assert re.search(r"branch 1\n +v\d+ = sin\(leaf\d\).*\n +v\d+ is v\d+\n", text)
-    assert re.search(r"condition: carry\d begins as leaf\d\n(.*\n)+? +goes on while v\d+\n +body: ", text)
-
-
-def test_text_of_a_graph_names_what_is_read_and_orders() -> None:
-    x = leaf(3.0)
-    x.name = "x"
-    other = leaf(1.0)
-    other.name = "x"
-    (g,) = nn.grad(F.sin(x) * other, x)
-    text = str(nn.show([g, x]))
-    assert text.splitlines()[-1].startswith("results: v") and text.endswith(", x")
-    assert "x0 = leaf" in text and re.search(r"cos\(x\) .*order 1", text)
-    assert str(nn.show(x)) == "x = leaf, needs a gradient  float64[]\nresults: x"
-    with pytest.raises(TypeError, match="outputs"):
-        nn.show([1])  # type: ignore[list-item]
 
 
 # ---------------------------------------------------------------- costs
@@ -194,14 +133,6 @@ def test_what_is_in_loops_and_branches_counts_at_each_step_or_once() -> None:
     assert nn.count(F.while_loop(lambda y: F.sum(y) < 1, lambda y: y @ w, w)).matrix_products == 1
     with pytest.raises(TypeError, match="each_step must be True or False, got 1"):
         nn.count(y, each_step=1)  # type: ignore[arg-type]
-
-
-def test_orders_within_bodies_are_those_of_the_graph() -> None:
-    x, c, w = leaf(X), leaf(C), leaf(W)
-    (gx,) = nn.grad(F.sum(recurrent(x, c, w) ** 2), x)
-    counted = nn.count(gx, each_step=False).by_order
-    assert {order: tally.matrix_products for order, tally in counted.items()} == {0: 1, 1: 1}
-    assert nn.explain(gx).matrix_products == 2
 
 
 def test_what_a_loop_keeps_is_named_by_what_is_in_its_body() -> None:
@@ -301,24 +232,6 @@ def test_debug_mode_names_the_step_and_both_lines() -> None:
     assert len(rest) == 3
 
 
-@pytest.mark.parametrize("route", ["read", "eager", "gradient"])
-def test_debug_mode_by_every_route(route: str) -> None:
-    with nn.debug():
-        x = leaf(BAD)
-        if route == "read":
-            message = error_of(lambda: F.scan(logarithms, leaf(0.0), x)[0].d)
-        elif route == "eager":
-            with nn.auto_forward():
-                message = error_of(lambda: F.scan(logarithms, leaf(0.0), x))
-        else:
-            x.d = [1.0, 2.0, 0.0, 3.0]
-            (gx,) = nn.grad(F.scan(lambda h, x: (h + F.sqrt(x), None), leaf(0.0), x)[0], x)
-            message = error_of(lambda: gx.d)
-            assert "is part of a derivative of order 1 of what was written at" in message
-            assert "it is part of the gradient of scan_of_body (order 0), which was called at" in message
-    assert "in step 2 of the body of scan_of_body" in message
-
-
 def test_debug_mode_leaves_loops_as_they_are() -> None:
     leaves = [leaf(a) for a in (X, C, W)]
     expected = [g.d for g in nn.grad(F.sum(recurrent(*leaves) ** 2), leaves)]
@@ -328,22 +241,6 @@ def test_debug_mode_leaves_loops_as_they_are() -> None:
         x = leaf(BAD)
         masked = F.scan(lambda h, x: (h + F.where(x > 0, F.log(x), x), None), leaf(0.0), x)[0]
         assert np.isfinite(masked.d), "what does not reach a result is no error"
-
-
-def test_lines_in_bodies_do_not_make_them_unequal() -> None:
-    def one(h: Any, x: Any) -> Any:
-        return F.sin(h) * x, None
-
-    def other(h: Any, x: Any) -> Any:
-        return F.sin(h) * x, None
-
-    (f,), (g,) = (with_bodies([F.scan(step, leaf(C), leaf(X))[0]]) for step in (one, other))
-    assert f.arguments == g.arguments and hash(f.arguments) == hash(g.arguments)
-    places = [body.places for body in (f.arguments[0], g.arguments[0])]
-    assert places[0] != places[1]
-    for f, own in ((f, places[0]), (g, places[1])):  # noqa: B020
-        (loop,) = [h for h in with_bodies(nn.grad(F.sum(f.outputs[0]), [f.inputs[0]])) if h.order]
-        assert {place.line for place in loop.arguments[0].places} <= {place.line for place in own}
 
 
 def test_what_a_function_on_the_host_raises_says_where_and_when() -> None:
@@ -363,32 +260,6 @@ def test_what_a_function_on_the_host_raises_says_where_and_when() -> None:
     notes = "\n".join(caught.value.__notes__)
     assert f"Picky, written at {line_of('picky')}" in notes
     assert "in step 2 of the body of scan_of_body" in notes
-
-
-# ---------------------------------------------------------------- hooks
-
-
-class Names(nn.FunctionHook):
-    """Keeps the names of functions that run forward, and what they are given."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self.sums: list[float] = []
-
-    def forward_preprocess(self, function: nn.Function, in_data: Any) -> None:
-        self.names.append(function.name)
-        self.sums.append(float(np.asarray(in_data[0]).sum()))
-
-
-def test_hooks_see_a_loop_as_one_function_and_in_debug_mode_what_is_in_it() -> None:
-    y, _ = F.scan(lambda h, x: (F.sin(h) * x, None), leaf(2.0), leaf([1.0, 2.0]))
-    with Names() as outside:
-        y.forward()
-    assert outside.names == ["scan_of_body"]
-    with nn.debug(), Names() as within:
-        y.forward()
-    assert within.names == ["scan_of_body", "sin", "mul2", "sin", "mul2"]
-    np.testing.assert_allclose(within.sums[1:4:2], [2.0, np.sin(2.0)])
 
 
 # ---------------------------------------------------------------- handed to JAX
@@ -416,15 +287,3 @@ def test_to_jax_carries_a_loop_as_one_scan() -> None:
         assert list(scans_in(jax.make_jaxpr(nn.to_jax(y, leaves))(long, C, W).jaxpr)) == [50]
         gradient = jax.make_jaxpr(nn.to_jax(nn.grad(y, leaves), leaves))(long, C, W)
         assert list(scans_in(gradient.jaxpr)) == [50, 50]
-
-
-def test_compile_and_training_steps_run_loops() -> None:
-    x, c, w = leaf(X), leaf(C), leaf(W)
-    value = nn.compile(lambda x: F.sum(recurrent(x, c, w)))
-    np.testing.assert_allclose(value(X), F.sum(recurrent(x, c, w)).d)
-    x.need_grad = c.need_grad = False  # they are not trained
-    loss = F.sum(recurrent(x, c, w) ** 2)
-    expected = W - 0.1 * nn.grad(loss, w)[0].d
-    step = nn.train_step(loss, {"w": w}, S.Sgd(0.1))
-    step()
-    np.testing.assert_allclose(w.d, expected)
