@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,13 @@ def test_errors(tmp_path: Path) -> None:
         y = F.tanh(y)
     with pytest.raises(ValueError, match="outputs: the graph has 401 functions, but a picture shows at most 400"):
         nn.draw(y, fold=False)
+
+
+def test_the_pictures_of_the_documentation_can_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.syspath_prepend(root / "examples")
+    for name, drawing in runpy.run_path(str(root / "examples" / "pictures.py"))["drawn"]().items():
+        assert (root / "docs" / "images" / name).exists() and ElementTree.fromstring(drawing.svg) is not None
 
 
 def test_a_large_graph_is_drawn_folded() -> None:
