@@ -1,14 +1,11 @@
 """Runs that are killed again and again, and what they come to.
 
-    python -m tests.faults.killed_runs --kills 30
-
 Each process is ended by SIGKILL at a random moment of a step, of a save or of a resumption, and started again; the last
 one must come to the same bits as a process that nobody disturbed.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
@@ -19,7 +16,6 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-STEPS_PER_KILL = 8
 COUNTS = {"resume": (1, 1), "step": (1, 18), "save": (1, 5)}
 """In the how manieth phase of a process it is killed."""
 LONGEST = 120.0
@@ -123,22 +119,3 @@ def killed(moments: list[tuple[str, int]], steps: int, seed: int = 0) -> Report:
 
 def _note(report: Report, said: list[str]) -> None:
     report.began += [int(line.removeprefix("from ")) for line in said if line.startswith("from ")]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    rng = random.Random(options.seed)
-    phases = [rng.choice(["resume", "step", "step", "save", "save"]) for _ in range(options.kills)]
-    moments = [(phase, rng.randint(*COUNTS[phase])) for phase in phases]
-    report = killed(moments, STEPS_PER_KILL * options.kills, options.seed)
-    print(report)
-    if report.killed != report.whole:
-        sys.exit("the run that was killed came to something else")
-    print(f"the same bits after {sum(report.kills.values())} kills")
-
-
-if __name__ == "__main__":
-    main()

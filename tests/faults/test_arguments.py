@@ -44,25 +44,6 @@ def test_logsumexp_of_nothing(shape: tuple[int, int], axis: Any) -> Test:
     assert [g.shape for g in slopes] == [shape, shape]
 
 
-@at_once
-@pytest.mark.parametrize("x0", [(0,), (0, 2), (2, 0)])
-@pytest.mark.parametrize("w", [(0,), (4,), (0, 3), (4, 3), (4, 0)])
-def test_embedding_of_nothing(x0: tuple[int, ...], w: tuple[int, ...]) -> Test:
-    weight = rows(*w)
-    y = F.embed(np.zeros(x0, np.int32), weight)
-    found, slope = yield y, *nn.grad([y], [weight])
-    assert y.shape == found.shape == x0 + w[1:]
-    assert slope.shape == w
-
-
-@at_once
-@pytest.mark.parametrize("dtype", [np.float64, np.int32, bool])
-def test_rows_that_an_empty_table_does_not_have(dtype: Any) -> Test:
-    lowest = {"f": np.nan, "i": np.iinfo(np.int32).min, "b": True}[np.dtype(dtype).kind]
-    for found in (yield [F.embed(np.full((2, 1), 5), from_(np.zeros((n, 3), dtype))) for n in (0, 1)]):
-        np.testing.assert_array_equal(found, np.full((2, 1, 3), lowest, dtype))
-
-
 X = rows(1, 1, 4, 4)
 HUGE = 2**40
 
@@ -113,14 +94,6 @@ def test_numbers_that_are_too_large_for_a_small_dtype_are_infinite() -> Test:
     padded = F.pad(x, (1, 0), "constant", 1e300)
     for found in (yield x * 1e300, F.selu(x, scale=1e300), F.constant(1e300, (1,), "float16"), padded):
         assert np.isinf(found[0])
-
-
-@at_once
-def test_high_powers_in_a_monomial() -> Test:
-    x = from_(np.array([1.01, -1.01]))
-    powers = [F.monomial(*[x] * len(each), powers=each) for each in ((1001,), (1001, -1000), (10**15,))]
-    for found, expected in zip((yield powers), (x.d**1001, x.d, [np.inf, np.inf]), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @at_once
@@ -245,7 +218,7 @@ def picking(data: Any) -> Pick:
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")
-@pytest.mark.parametrize("examples", [400, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [200, pytest.param(1500, marks=pytest.mark.slow)])
 def test_whatever_is_wrong_is_named(examples: int) -> None:
     @bounded(examples)
     @given(st.data())

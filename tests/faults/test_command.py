@@ -13,10 +13,6 @@ from pathlib import Path
 import pytest
 
 import nngrad_command
-from nngrad.command.demo import example_file
-from nngrad_command import entry
-from nngrad_command.in_clone import loaded
-from nngrad_command.outcome import exit_code
 
 ROOT = Path(__file__).parents[2]
 REQUIRED = {"jaxlib": "0.9", "jax": "0.9", "numpy": "2.4", "optax": "0.3", "safetensors": "0.6", "rich": "15.0"}
@@ -106,9 +102,7 @@ def installation(bare: Path, tmp_path: Path) -> Installation:
 # ---------------------------------------------------------------- packages
 
 
-@pytest.mark.parametrize(
-    ("name", "error"), list(zip(REQUIRED, ["ImportError", "AttributeError", "OSError"] * 2, strict=True))
-)
+@pytest.mark.parametrize(("name", "error"), [("jax", "ImportError"), ("safetensors", "OSError")])
 def test_doctor_names_a_required_package_that_cannot_be_imported(
     name: str, error: str, installation: Installation
 ) -> None:
@@ -121,7 +115,7 @@ def test_doctor_names_a_required_package_that_cannot_be_imported(
     assert done.stdout.count("Broken: ") == 1
 
 
-@pytest.mark.parametrize("name", REQUIRED)
+@pytest.mark.parametrize("name", ["numpy", "rich"])
 def test_doctor_names_a_required_package_that_is_absent_or_too_old(name: str, installation: Installation) -> None:
     installation.describe(name, "0.1")
     old = installation.run("doctor")
@@ -132,22 +126,6 @@ def test_doctor_names_a_required_package_that_is_absent_or_too_old(name: str, in
         assert any(line.split()[0:3] == [name, *shown.split()] for line in done.stdout.splitlines())
         assert f"Broken: nngrad cannot do without {name}" in done.stdout
         assert f"-m pip install '{name}" in done.stdout or f"-m pip install {name}" in done.stdout
-
-
-def test_doctor_shows_what_developers_need_when_asked(installation: Installation) -> None:
-    installation.describe("nngrad", "0.1.0", ["jax>=0.8", 'ruff>=0.6; extra == "lint"', 'rich>=13; extra == "demo"'])
-    for asked in (False, True):
-        printed = installation.run("doctor", *["--developers"] * asked).stdout
-        assert ("For the extra [lint] run" in printed) is ("ruff" in printed) is asked
-        assert "[demo]" in printed
-
-
-def test_doctor_says_what_is_known_of_the_jaxlib_that_is_installed(installation: Installation) -> None:
-    assert "#49176" in installation.run("doctor").stdout
-    installation.describe("jaxlib", "0.10.2")
-    done = installation.run("doctor")
-    assert "Known of jaxlib 0.10.2 on CPUs: a few wrong entries" in done.stdout
-    assert "--xla_cpu_experimental_ynn_fusion_type=" in done.stdout
 
 
 def test_doctor_blames_what_others_fail_with(installation: Installation) -> None:
@@ -161,7 +139,6 @@ def test_doctor_blames_what_others_fail_with(installation: Installation) -> None
 
 @pytest.mark.parametrize(("code", "says"), [
     ("import os; os.kill(os.getpid(), 11)", "the process crashed (SIGSEGV)"),
-    ("import os; os._exit(3)", "the process crashed (exit code 3)"),
     ("import time; time.sleep(60)", "no answer within 1 s"),
     ("print('hello'); raise SystemExit('goodbye')", "SystemExit: goodbye"),
 ])
@@ -180,7 +157,7 @@ def test_doctor_where_nngrad_is_not_installed(bare: Path, tmp_path: Path) -> Non
     assert "nngrad: fails: ModuleNotFoundError" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["ops"], ["demo"], ["view", "train.py:loss"], ["--help"], []])
+@pytest.mark.parametrize("arguments", [["view", "train.py:loss"], []])
 def test_other_commands_point_to_the_doctor(arguments: list[str], installation: Installation) -> None:
     installation.write("jax", "raise ImportError('jaxlib is too old')")
     done = installation.run(*arguments)
@@ -194,8 +171,6 @@ def test_other_commands_point_to_the_doctor(arguments: list[str], installation: 
 
 @pytest.mark.parametrize(("code", "says"), [
     ("def devices(): raise RuntimeError('the driver is old')", "devices: fails: RuntimeError: the driver is old"),
-    ("def devices(): assert False", "devices: fails: AssertionError ("),
-    ("import os\ndef devices(): os.abort()", "devices: fails: the process crashed (SIGABRT)"),
     ("import time\ndef devices(): time.sleep(60)", "devices: fails: no answer within 1 s"),
 ])
 def test_doctor_survives_a_backend_that_fails(code: str, says: str, installation: Installation) -> None:
@@ -239,14 +214,6 @@ def test_doctor_tells_which_device_fails(installation: Installation) -> None:
         assert f"device gpu:{number} (model): fails: RuntimeError: number {number}\n" in done.stdout, done.stdout
 
 
-@pytest.mark.slow
-def test_doctor_where_jax_is_told_to_use_what_is_not_there() -> None:
-    done = command(["doctor"], JAX_PLATFORMS="abacus")
-    assert done.returncode == 1
-    assert "devices: fails: RuntimeError: Unable to initialize backend 'abacus'" in done.stdout
-    assert "JAX_PLATFORMS is 'abacus'" in done.stdout
-
-
 # ---------------------------------------------------------------- output
 
 
@@ -281,21 +248,6 @@ def test_nothing_is_said_where_the_reader_has_gone() -> None:
     assert done.returncode == 1
 
 
-def test_what_the_encoding_lacks_is_escaped() -> None:
-    code = "from nngrad_command.outcome import exit_code; raise SystemExit(exit_code(lambda: print('h\\u00f6he') or 0))"
-    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=False,
-                          env={**os.environ, "PYTHONPATH": str(ROOT), "LANG": "C", "PYTHONIOENCODING": "ascii"})
-    assert (done.stdout, done.stderr, done.returncode) == ("h\\xf6he\n", "", 0)
-
-
-def test_an_error_that_names_a_file_is_not_taken_for_the_output() -> None:
-    def run() -> int:
-        raise FileNotFoundError(2, "No such file or directory", "lost")
-
-    with pytest.raises(FileNotFoundError):
-        exit_code(run)
-
-
 # ---------------------------------------------------------------- demo
 
 
@@ -308,51 +260,3 @@ def demo(folder: Path, before: str, limit: int) -> subprocess.CompletedProcess[s
             f"from nngrad_command.entry import main; raise SystemExit(main({arguments}))")
     return subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
                           capture_output=True, check=False, timeout=60)
-
-
-@pytest.mark.slow
-def test_demo_looks_for_room_before_it_trains(tmp_path: Path) -> None:
-    done = demo(tmp_path / "out", "pass", 1000)
-    assert done.returncode == 1
-    assert done.stderr == (
-        f"nngrad demo: {tmp_path / 'out'}: the folder cannot be written to: File too large; choose another one\n"
-    )
-    assert done.stdout == ""
-
-
-@pytest.mark.slow
-def test_demo_names_the_picture_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "digits.png").write_text("of an earlier run")
-    done = demo(tmp_path, "import nngrad.command.demo as run; run.ROOM = 1", 1000)
-    assert done.returncode == 1
-    assert done.stderr == f"nngrad demo: {tmp_path / 'digits.png'}: cannot be written: File too large\n"
-    assert (tmp_path / "digits.png").read_text() == "of an earlier run"
-    assert [path.name for path in tmp_path.iterdir()] == ["digits.png"]
-
-
-def test_demo_says_what_was_kept_when_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    digits = loaded(example_file())
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    arguments = ["demo", "--steps", "1", "--output", str(tmp_path)]
-    monkeypatch.setattr(digits, "curves_of", interrupt)
-    assert entry.main(arguments) == 130
-    assert capsys.readouterr().err == f"nngrad: interrupted; saved: {tmp_path / 'digits.png'}\n"
-    monkeypatch.setattr(digits.Gan, "train", interrupt)
-    assert entry.main(arguments) == 130
-    assert "nngrad: interrupted; saved: nothing" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["matplotlib", "sklearn"])
-def test_demo_where_a_package_cannot_be_imported(name: str, tmp_path: Path) -> None:
-    (tmp_path / f"{name}.py").write_text("raise ImportError('no libsomething.so')")
-    done = command(["demo", "--output", str(tmp_path / "out")], path=[tmp_path, ROOT], folder=tmp_path)
-    assert done.returncode == 1
-    assert "cannot be imported: ImportError: no libsomething.so" in done.stderr
-    assert "`nngrad doctor`" in done.stderr
-    assert not (tmp_path / "out").exists()

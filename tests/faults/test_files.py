@@ -92,14 +92,6 @@ def test_names_that_files_change_or_cannot_hold(tmp_path: Path) -> None:
     assert nn.get_parameters()["a/b"].d.tolist() == [1, 1]
 
 
-def test_integers_get_no_gradient(tmp_path: Path) -> None:
-    path = tmp_path / "p.safetensors"
-    nn.save_parameters(path, {"n": Variable((2,), dtype="int32"), "w": Variable((2,), need_grad=True)})
-    assert not nn.load_parameters(path)["n"].need_grad
-    assert list(nn.get_parameters()) == ["w"]
-    assert not nn.load_parameters(path)["n"].need_grad
-
-
 # ---------------------------------------------------------------- interrupts
 
 
@@ -185,37 +177,6 @@ def test_an_interrupted_save_leaves_a_whole_file(tmp_path: Path) -> None:
 
     assert interrupted_at_each_line(lambda: nn.save_parameters(path, after), check) > 50
     assert seen == {1.0, 2.0}
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of a file that an interrupt finds open, before its `with`
-def test_signals_while_a_file_is_written(tmp_path: Path) -> None:
-    path = tmp_path / "p.safetensors"
-    params = [{"w": Variable.from_numpy_array(np.full(2**19, i, np.uint8))} for i in (1, 2)]
-    nn.save_parameters(path, params[0])
-    signal.signal(signal.SIGALRM, _interrupt)
-    interrupts = 0
-    for i in range(60):
-        try:
-            signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + i))
-            nn.save_parameters(path, params[i % 2])
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        except Interrupt:
-            interrupts += 1
-        assert len(in_file(path)) == 1
-    assert interrupts
-    count = []
-    signal.signal(signal.SIGALRM, lambda *_: count.append(1))  # system calls that it interrupts go on
-    signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
-    while len(count) < 20:
-        nn.save_parameters(path, params[1])
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    assert in_file(path) == {2.0}
-    assert [name for name in os.listdir(tmp_path) if not name.startswith(".nngrad-")] == ["p.safetensors"]
-
-
-def _interrupt(*_: object) -> None:
-    raise Interrupt
 
 
 @pytest.mark.slow
@@ -343,12 +304,3 @@ def test_rights_stay(tmp_path: Path, mode: int, monkeypatch: pytest.MonkeyPatch)
     after = path.stat()
     assert in_file(path) == {2.0} and link.is_symlink()
     assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
-
-
-def test_new_files_follow_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        nn.save_parameters(tmp_path / "p.safetensors", values(1.0))
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "p.safetensors").stat().st_mode) == 0o640

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 
 import nngrad as nn
-from tests.slow import slow_but
 
 from .moments import INTERRUPTED, Interrupts, instructions_of
 
@@ -53,9 +51,7 @@ class Saving:
         return step
 
 
-@pytest.mark.parametrize(
-    ("again", "share"), slow_but([(False, 19), (True, 20)], [(False, 19), (True, 20), (False, 1), (True, 1)])
-)
+@pytest.mark.parametrize(("again", "share"), [(False, 19), (True, 20), pytest.param(True, 1, marks=pytest.mark.slow)])
 def test_what_is_acknowledged_after_an_interrupt_is_there(tmp_path: Path, again: bool, share: int) -> None:
     """At each moment of saving, or a share of them; then the same step is saved again, or the next one."""
     saving, step = Saving(tmp_path, keep=2), 2
@@ -72,7 +68,7 @@ def test_what_is_acknowledged_after_an_interrupt_is_there(tmp_path: Path, again:
     assert before in ({step - 1} if again else {step - 2, step - 1})  # what was interrupted last may be there
 
 
-@pytest.mark.parametrize("share", slow_but([23], [23, 1]))
+@pytest.mark.parametrize("share", [23])
 def test_what_is_acknowledged_after_an_error_is_there(tmp_path: Path, share: int) -> None:
     """An error at each moment of saving."""
     saving, step, told = Saving(tmp_path, keep=2), 2, 0
@@ -91,31 +87,6 @@ def test_what_is_acknowledged_after_an_error_is_there(tmp_path: Path, share: int
         assert saving.resumed() == step, moment
     assert told > 20
     assert not [name for name in os.listdir(tmp_path) if not name.isdecimal()]
-
-
-def test_checkpointers_in_threads_do_not_disturb_each_other(tmp_path: Path) -> None:
-    def run(name: int) -> list[float]:
-        saving = Saving(tmp_path / str(name))
-        for step in range(1, 11):
-            saving.save(10 * name + step)
-        return [saving.restored(step) for step in saving.checkpointer.steps()]
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(run, range(4))) == [[10 * name + step for step in range(1, 11)] for name in range(4)]
-
-
-def test_a_save_that_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saving = Saving(tmp_path)
-
-    def full(*_: object) -> None:
-        raise OSError("No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("nngrad.training.checkpoints.storing.write_seal", full)
-        with pytest.raises(OSError, match="the checkpoint of step 1 could not be written: No space left"):
-            saving.save(1)
-    saving.save(1)
-    assert saving.checkpointer.steps() == [1]
 
 
 # ---------------------------------------------------------------- input

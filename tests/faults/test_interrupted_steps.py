@@ -7,14 +7,12 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
 import nngrad as nn
-from tests.solver_states import state_arrays
 
 from .counting import Counting
 from .moments import INTERRUPTED
@@ -116,21 +114,6 @@ def test_an_interrupted_step_is_done_or_not_done(alarm: Any, statistics: bool, r
             step = model.warm_step()
 
 
-@pytest.mark.slow
-def test_the_first_steps_may_be_interrupted_too(alarm: Any) -> None:
-    rng = np.random.default_rng(1)
-    for _ in range(20):
-        model = Counting((3, 300))
-        step = model.train_step()
-        with suppress(*INTERRUPTED):
-            alarm(rng.uniform(1e-3, 0.08), interrupt)
-            Loop(functools.partial(step, model.ones)).run()
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        before = model.count()
-        step(model.ones)
-        assert model.count() == before + 1
-
-
 def test_an_interrupted_loop_of_forward_backward_and_update(alarm: Any) -> None:
     model = Counting()
     step = classic(model)
@@ -178,25 +161,3 @@ def test_a_signal_handler_sees_the_state_before_or_after_a_step(alarm: Any, tmp_
         if model.count() > 4000:
             model = Counting(statistics=True)
             step = model.warm_step()
-
-
-@pytest.mark.slow
-def test_what_a_handler_writes_stays(alarm: Any) -> None:
-    model = Counting((3, 5))
-    step = model.warm_step()
-    w = model.parameters["w3"]
-    rng = np.random.default_rng(4)
-    written: list[float] = []
-
-    def write() -> None:
-        w.d = -1e6
-        written.append(float(w.data.view[0]))
-
-    for i in range(TRIES):
-        alarm(rng.uniform(1e-5, 1e-3), write)
-        while len(written) <= i:
-            step(model.ones)
-        (momentum,) = {float(v) for v in state_arrays(model.solver)["m:w3"]}
-        # What came between the handler and the end of the loop: at most the step that it fell into.
-        assert float(w.d[0]) in (-1e6, -1e6 - momentum)
-        w.d = 0.0

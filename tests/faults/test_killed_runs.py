@@ -1,4 +1,4 @@
-"""Runs that are killed come to the same bits as one that is not. `killed_runs.py` does it as often as one likes."""
+"""Runs that are killed come to the same bits as one that is not."""
 
 from __future__ import annotations
 

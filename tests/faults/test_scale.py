@@ -1,7 +1,5 @@
 """Graphs that are too long or too wide for the compiler, and what executables take."""
 
-import gc
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,15 +72,6 @@ def test_a_very_long_chain_takes_a_few_executables(table: Any) -> None:
     assert info.misses == 1 and info.nbytes < 64 << 20
 
 
-def test_a_long_chain_as_a_jax_function() -> None:
-    x = leaf(POINTS, np.float32)
-    (gx,) = nn.grad([chain(x, LONG)], [x])
-    f = nn.to_jax(gx, x)
-    expected = by_hand(x.d, LONG)[1]
-    np.testing.assert_allclose(f(x.d), expected, rtol=1e-3)
-    np.testing.assert_allclose(jax.jit(f)(x.d), expected, rtol=1e-3)
-
-
 def test_a_long_chain_is_trained() -> None:
     x = leaf(POINTS, np.float32)
     before = x.d.copy()
@@ -121,36 +110,6 @@ def test_partitions_do_what_the_whole_does() -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
 
 
-def test_what_xla_makes_small_loops_of_is_not_cut() -> None:
-    y, w = leaf(np.ones((2, 2))), leaf(np.eye(2))
-    for _ in range(MOST_FUSED):
-        y = F.tanh(y @ w)
-    assert not is_long(linearize([y]).program.block)
-
-
-@pytest.mark.slow
-def test_a_sum_of_very_many_arrays(table: Any) -> None:
-    xs = [leaf(i / 7) for i in range(20_000)]
-    y = F.add_n(*xs)
-    assert y.d == sum([i / 7 for i in range(20_000)])  # added in the same order
-    z = F.linear_combination(*xs, coefficients=(0.5, -1.0) * 10_000, constant=3.0)
-    (gz,) = nn.grad([z * z], [xs[1]])
-    np.testing.assert_allclose(gz.d, -2 * z.d)
-    F.add_n(*[x * x for x in xs]).backward()
-    for _ in range(2):
-        y.backward()
-    assert xs[7].g == 2 * (7 / 7) + 2
-    assert table.info().nbytes < 128 << 20
-
-
-def test_a_sum_in_parts_keeps_its_dtype_and_shape() -> None:
-    xs = [leaf(np.full((3, 1) if i % 2 else (2,), 1 / 3), np.float32) for i in range(MOST_FUSED + 10)]
-    y = F.add_n(*xs)
-    assert is_long(linearize([y]).program.block)
-    assert y.d.dtype == np.float32 and y.d.shape == (3, 2)
-    np.testing.assert_allclose(y.d, len(xs) / 3, rtol=1e-4)
-
-
 def test_many_scalar_leaves() -> None:
     xs = [leaf(1 + i * 1e-6) for i in range(5000)]
     y = xs[0]
@@ -178,16 +137,6 @@ def test_what_the_compiler_fails_at_runs_in_partitions(monkeypatch: pytest.Monke
         np.testing.assert_allclose(y.d, by_hand(POINTS, 600)[0], rtol=1e-11)
 
 
-def test_what_the_compiler_fails_at_in_partitions_too(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
-    monkeypatch.setattr("nngrad.execution.compiled.lowered_whole", failing)
-    monkeypatch.setattr("nngrad.execution.compiled.in_partitions", failing)
-    y = chain(leaf(POINTS), 600)
-    y.forward()
-    with pytest.raises(jax.errors.JaxRuntimeError, match="MLIR") as caught:
-        y.d  # noqa: B018
-    assert any(["600 functions" in note for note in caught.value.__notes__])
-
-
 def test_executables_are_bounded_by_bytes(table: Any) -> None:
     x = leaf(POINTS)
     F.exp(x).d  # noqa: B018
@@ -208,60 +157,6 @@ def test_executables_are_bounded_by_bytes(table: Any) -> None:
             table.resize(**{name: limit})
     with pytest.raises(ValueError, match="most_bytes"):
         table.resize()
-
-
-def test_what_the_table_forgets_is_freed(table: Any) -> None:
-    x = leaf(POINTS)
-    table.resize(capacity=1)
-
-    def trained(axes: int) -> weakref.ref[Any]:
-        x.grad.zero()
-        F.sum(F.exp(F.reshape(x, shape=(1,) * axes + (3,)))).backward()
-        np.testing.assert_allclose(x.g, np.exp(POINTS), rtol=1e-6)
-        return weakref.ref(next(reversed(table._entries.values()))[0])
-
-    executables = [trained(axes) for axes in range(1, 7)]
-    gc.collect()
-    assert [ref() is not None for ref in executables] == [False] * 5 + [True]
-    trained(1)  # known as a structure, and compiled again
-    assert table.info().misses == 7
-
-
-def test_parts_of_an_array_are_known_without_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each part of a concatenation is another slice, so that of very many each would be traced."""
-    asked = []
-    traced = jax.eval_shape
-    monkeypatch.setattr(jax, "eval_shape", lambda *args: asked.append(1) or traced(*args))
-
-    def questions(count: int, size: int) -> int:
-        xs = [leaf(np.full((2, size), i / 7)) for i in range(count)]
-        asked.clear()
-        gradients = nn.grad([F.sum(F.concatenate(*xs, axis=1) ** 3)], xs)
-        assert [g.spec for g in gradients] == [x.spec for x in xs]
-        np.testing.assert_allclose(gradients[3].d, 3 * (3 / 7) ** 2, rtol=1e-14)
-        return len(asked)
-
-    assert max(questions(10, 3), questions(200, 5)) < 10
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_thousands_of_readers_with_numbers_of_their_own_take_a_few_executables(
-    monkeypatch: pytest.MonkeyPatch, dtype: Any
-) -> None:
-    monkeypatch.setattr(partitions, "MOST_FUSED", 300)
-    monkeypatch.setattr(partitions, "MOST_CALLS", 16)
-    monkeypatch.setattr(partitions, "MOST_OPERANDS", 16)
-    numbers = np.random.default_rng(0).uniform(0.5, 2, 320)
-    x = leaf(POINTS, dtype)
-    y = F.add_n(*[F.sin(x * float(c)) for c in numbers])
-    (g,) = nn.grad([y], [x])
-    divided = cut(linearize([y, g]).program.block)
-    assert len(divided) > 40 and len({piece.block for piece in divided}) < 20
-    nn.forward_all([y, g])
-    rtol = 1e-12 if dtype == np.float64 else 2e-5
-    np.testing.assert_allclose(y.d, np.sin(x.d[..., None] * numbers).sum(-1), rtol=rtol)
-    np.testing.assert_allclose(g.d, (np.cos(x.d[..., None] * numbers) * numbers).sum(-1), rtol=rtol, atol=rtol)
-    assert y.d.dtype == g.d.dtype == dtype
 
 
 JOINS: dict[str, tuple[Any, Any]] = {
@@ -298,20 +193,3 @@ def test_many_arrays_are_joined_and_parted_in_equal_partitions(name: str, monkey
     for i, g in enumerate(gradients):
         wanted = (3 * expected**2 * weights)[slopes == i].reshape(1, 2)
         np.testing.assert_allclose(g.d, wanted * (name != "dtypes" or i > 0), rtol=1e-14)
-
-
-@pytest.mark.parametrize("key", [
-    ((0, 2, 1), (2, 2, -1)), (1, (0, 3, 1)), (None, (1, 0, 1), None, 2), (0, 0), ((1, 1, -1), (0, 2, 2)),
-])
-def test_what_is_told_of_a_part_is_what_tracing_gives(key: Any) -> None:
-    x = leaf(np.arange(6.0).reshape(2, 3), np.float32)
-    index = tuple([
-        e if not isinstance(e, tuple) else [e[0] + i * e[2] for i in range(e[1])] for e in key if e is not None
-    ])
-    y = F.take_slices(x, key=key)
-    assert (y.spec,) == F.take_slices.traced_specs((x.spec,), (key,))
-    lists = [i if isinstance(i, list) else [i] for i in index]
-    assert y.d.ravel().tolist() == [float(x.d[i, j]) for i in lists[0] for j in lists[1]]
-    for wrong in ((0,), ((0, 3, 1), 0), (2, 0), ("a", 0)):
-        with pytest.raises((TypeError, ValueError), match=r"^take_slices"):
-            F.take_slices(x, key=wrong)

@@ -114,25 +114,6 @@ def test_tasks_do_not_see_the_scopes_of_others(scope: Callable[[], Any], order: 
     asyncio.run(main())
 
 
-def test_gradients_of_a_task_are_not_stopped_by_another() -> None:
-    async def stopping(entered: asyncio.Event, done: asyncio.Event) -> None:
-        with nn.no_grad():
-            entered.set()
-            await done.wait()
-
-    async def main() -> None:
-        entered, done = asyncio.Event(), asyncio.Event()
-        other = asyncio.create_task(stopping(entered, done))
-        await entered.wait()
-        x = leaf()
-        (gx,) = nn.grad([x * x], [x])
-        np.testing.assert_array_equal(gx.d, [1.0, 4.0])
-        done.set()
-        await other
-
-    asyncio.run(main())
-
-
 def test_a_task_takes_over_what_is_in_force_where_it_is_made() -> None:
     async def made_within() -> State:
         return state()
@@ -209,42 +190,6 @@ def test_threads_start_from_the_defaults(scope: Callable[[], Any]) -> None:
         thread.start()
         thread.join(30)
     assert seen == [plain]
-
-
-def test_the_collector_is_on_again_however_threads_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second thread looks whether the collector is on while the first builds, and goes on when that is done."""
-    looked, isenabled = threading.Event(), gc.isenabled
-
-    def waiting(gradients: list[nn.Variable]) -> nn.Variable:
-        looked.wait(30)
-        return F.add_n(*gradients)
-
-    def build(aggregate: Any) -> None:
-        x = leaf()
-        results.append(nn.grad([x * x + F.tanh(x)], [x], aggregate=aggregate)[0])
-
-    results: list[nn.Variable] = []
-    first = threading.Thread(target=build, args=[waiting])
-    second = threading.Thread(target=build, args=[None])
-
-    def looking() -> bool:
-        answer = isenabled()
-        if threading.current_thread() is second:
-            looked.set()
-            first.join(30)
-        return answer
-
-    monkeypatch.setattr(gc, "isenabled", looking)
-    first.start()
-    while isenabled() and first.is_alive():
-        pass
-    second.start()
-    first.join(30)
-    second.join(30)
-    assert isenabled()
-    x = np.array([0.5, 2.0])
-    for gx in results:
-        np.testing.assert_allclose(gx.d, 2 * x + 1 - np.tanh(x) ** 2, rtol=1e-14)
 
 
 def test_the_collector_stays_off_where_the_user_has_switched_it_off() -> None:
@@ -370,24 +315,3 @@ def test_a_decorated_generator_runs_within_and_what_loops_over_it_does_not() -> 
     closed = layers(2)
     next(closed)
     closed.close()
-
-
-@pytest.mark.parametrize("block", [nn.no_grad(), nn.parameter_scope("a")], ids=["no_grad", "parameter_scope"])
-def test_what_a_block_cannot_decorate(block: Any) -> None:
-    async def generator() -> Any:
-        yield 1
-
-    with pytest.raises(TypeError, match="async generator, which cannot be decorated; use `with` in its body instead"):
-        block(generator)
-    with pytest.raises(TypeError, match="expected a function to decorate, got int"):
-        block(3)
-
-
-def test_set_from_now_on_within_a_block() -> None:
-    with nn.auto_forward(False):
-        nn.set_auto_forward(True)
-        assert nn.get_auto_forward()
-    try:
-        assert nn.get_auto_forward()
-    finally:
-        nn.set_auto_forward(False)

@@ -53,13 +53,9 @@ UNSUPPORTED = {
 
 @pytest.mark.parametrize("value", UNSUPPORTED.values(), ids=UNSUPPORTED.keys())
 @pytest.mark.parametrize(("give", "name"), [
-    (lambda value: from_(value), "value"),
-    (lambda value: NdArray((2,)).set(value), "value"),
     (lambda value: setattr(Variable((2,)), "d", value), "value"),
     (lambda value: F.add2(1.0, value), "add2: x1"),
-    (lambda value: Variable((2,)) + value, r"\+: other"),
-    (lambda value: nn.parametric_functions.affine(value, 2), "affine: inp"),
-], ids=["leaf", "set", "d", "function", "operator", "parametric"])
+], ids=["d", "function"])
 def test_arrays_that_no_cell_holds_are_refused(give: Callable[[Any], Any], name: str, value: Any) -> None:
     with pytest.raises(TypeError, match=rf"{name}(?s:.)*dtype \S+.* is not supported; pass .*np\.float32"):
         give(value)
@@ -71,12 +67,6 @@ def test_dtypes_that_are_none_of_ours_are_refused(dtype: Any) -> None:
         Variable((2,), dtype=dtype)
     with pytest.raises(TypeError, match=r"cast: argument 'dtype' must be .*'float32'"):
         F.cast(np.ones(2), dtype=dtype)
-
-
-def test_whole_numbers_of_more_than_64_bits_are_refused() -> None:
-    for give in (from_, NdArray((1,), "int64").set, F.exp):
-        with pytest.raises(TypeError, match="dtype object is not supported"):
-            give(2**100)
 
 
 def test_masked_arrays_are_refused() -> None:
@@ -147,27 +137,6 @@ def test_values_that_fit(value: Any, dtype: str, held: Any) -> None:
     assert cell.data.tolist() == [held, held]
 
 
-def test_large_floats_are_cast_as_numpy_casts_them() -> None:
-    cell = NdArray((1,), "float16")
-    # Whatever NumPy was told before: an interrupt as `np.errstate` ends leaves it as it was within.
-    with np.errstate(over="warn"), pytest.warns(RuntimeWarning, match="overflow"):
-        cell.set(np.array([1e300]))
-    assert np.isinf(cell.data).all()
-
-
-def test_empty_arrays_fit_any_dtype() -> None:
-    cell = NdArray((0, 2), "uint8")
-    cell.set(np.zeros((0, 2)))
-    assert cell.data.shape == (0, 2)
-
-
-def test_a_cast_of_a_cell_is_numpys() -> None:
-    cell = NdArray.from_numpy_array([1.5, -2.5])
-    assert cell.cast("int32").data.tolist() == [1, -2]
-    assert cell.data.tolist() == [1.5, -2.5]
-    assert cell.cast("float64").dtype == np.float64
-
-
 # ---------------------------------------------------------------- -0.0 and NaN among the numbers of a graph
 
 
@@ -214,12 +183,11 @@ class Scale(nn.CustomFunction):
 
 
 @pytest.mark.parametrize("name", scaled_by(0.0))
-@pytest.mark.parametrize("first", [0.0, -0.0])
-def test_the_sign_of_a_zero_is_kept(name: str, first: float) -> None:
+def test_the_sign_of_a_zero_is_kept(name: str) -> None:
     """Graphs that differ in it shared the executable of the one that ran first."""
     nn.executables.clear()
     values = np.array([2.0, -3.0, -0.0, 0.0])
-    for zero in (first, -first, first):
+    for zero in (0.0, -0.0, 0.0):
         build, reference = scaled_by(zero)[name]
         with np.errstate(all="ignore"):
             expected = reference(values)
@@ -228,29 +196,6 @@ def test_the_sign_of_a_zero_is_kept(name: str, first: float) -> None:
         np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
         with nn.auto_forward():
             np.testing.assert_array_equal(np.signbit(build(from_(values)).d), np.signbit(expected))
-
-
-def test_both_zeros_in_one_graph() -> None:
-    x = from_(np.array([2.0, 3.0]))
-    for y in (F.concatenate(x * 0.0, x * -0.0), F.concatenate(x * -0.0, x * 0.0)[::-1]):
-        assert np.signbit(y.d).tolist() == [False, False, True, True]
-
-
-@pytest.mark.parametrize("build", [
-    lambda x, zero: x + zero,
-    lambda x, zero: zero + x,
-    lambda x, zero: x - zero,
-    lambda x, zero: F.arange(zero, 3.0) + x,
-    lambda x, zero: F.linspace(zero, 2.0, 3) + x,
-    lambda x, zero: F.maximum_scalar(x, val=zero),
-    lambda x, zero: F.greater_scalar(x, val=zero) + x,
-    lambda x, zero: F.epsilon_insensitive_loss(x, zero, epsilon=zero),
-    lambda x, zero: F.take_points(x, [[0], [9]], axes=0, outside=zero),
-    lambda x, zero: F.dropout(x, p=zero),
-])
-def test_numbers_of_which_the_zeros_sign_does_not_matter(build: Callable[[Variable, float], Variable]) -> None:
-    x = from_(np.array([2.0, 3.0, 4.0]))
-    np.testing.assert_array_equal(build(x, -0.0).d, build(x, 0.0).d)
 
 
 test_a_negative_zero_is_zero_where_zero_is_refused = refused([
@@ -270,13 +215,6 @@ def test_gradients_through_a_negative_zero() -> None:
         (second,) = nn.grad([F.sum(first)], [x])
         assert np.isfinite(first.d).all() and np.isfinite(second.d).all(), y.parent
     assert y.parent is not None and y.parent.args["constant"] == 0
-
-
-def test_arguments_are_plain_numbers_where_they_are_read() -> None:
-    y = F.mul_scalar(np.ones(2), val=-0.0)
-    (val,) = y.parent.args.values()
-    assert type(val) is float and val == 0 and np.signbit(val)
-    assert y.parent.info.args["val"] == 0
 
 
 @pytest.mark.parametrize("build", [
