@@ -10,12 +10,16 @@ import jax
 import numpy as np
 
 from .distributed.hosts.joining import launcher_of
-from .graph import build_options, set_switches
-from .graph.arguments import checked_choice
-from .graph.options import Switched, switched
-from .graph.process import several_processes
-from .graph.signatures import explained
-from .graph.spec import FLOAT32
+from .extend import (
+    FLOAT32,
+    Switched,
+    build_options,
+    checked_choice,
+    explained,
+    set_switches,
+    several_processes,
+    switched,
+)
 
 PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "cudnn": "gpu", "gpu": "gpu", "tpu": "tpu"}
 """JAX's platform for each backend."""

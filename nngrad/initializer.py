@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import random as random
-from .graph import Variable
+from .extend import Variable
 from .random import next_key
 
 Array = np.ndarray[Any, Any]

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .graph import Variable, build_options, leaves_of
-from .graph.messages import warn_user
-from .graph.options import Layer, WithBlock
+from .extend import Layer, Variable, WithBlock, build_options, leaves_of, warn_user
 
 if TYPE_CHECKING:  # nngrad puts them here, as nnabla has it
     from .files.parameter_files import load_parameters as load_parameters

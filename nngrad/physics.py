@@ -20,8 +20,7 @@ import numpy as np
 
 import nngrad.functions as F
 
-from .graph import Variable
-from .graph.arguments import checked_count
+from .extend import Variable, checked_count
 
 __all__ = [
     "balanced_weights", "causal_weights", "fourier_features", "periodic_features", "resample", "residual_attention",

@@ -122,6 +122,6 @@ def _lacking() -> list[str]:
     """The JAX internals used by nngrad that this version of JAX lacks."""
     import jax
 
-    from nngrad.graph.process import missing_in_jax
+    from nngrad.extend import missing_in_jax
 
     return [f"JAX {jax.__version__} does not have {each}" for each in missing_in_jax()]

@@ -10,9 +10,8 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, NamedTuple
 
+from ..extend import Variable, did_you_mean
 from ..files.graphs import load_graph
-from ..graph import Variable
-from ..graph.messages import did_you_mean
 from ..inspection import source_locations
 
 _ZIP = b"PK\x03\x04"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import nngrad.functions as F
 from backward_registry import registry
 
-from ..graph import Composite, Op
+from ..extend import Composite, Op
 from .console import console_of_output, plain_table
 
 DESCRIPTION = (

@@ -4,7 +4,7 @@ Importing this package registers them. Facts about ops that only they read are d
 `substitutes.py`).
 """
 
-from ..execution.passes import register_pass
+from ..extend import register_pass
 from .facts import CHANNELS_LAST, TAKEN_FOR_LIGHT
 from .layouts import with_channels_last
 from .once import with_sines_once, with_sums_once

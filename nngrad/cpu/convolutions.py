@@ -17,6 +17,8 @@ import jax
 import numpy as np
 from jax import lax
 
+from ..extend import Ints, Op, Spec, as_ints, has_name
+from ..extend import ShapeArgument as Shape
 from ..functions.arithmetic import alike, floating, widened
 from ..functions.barriers import computed_once
 from ..functions.convolution import (
@@ -29,9 +31,6 @@ from ..functions.convolution import (
 )
 from ..functions.pooling_windows import at_places, windows
 from ..functions.transposition import missing_places, transposed
-from ..graph import Op, Spec
-from ..graph.arguments import Ints, Shape, as_ints
-from ..graph.spec import has_name
 from .facts import first_order, last_order
 from .thresholds import MANY_GROUPS, MOST_TAPS, WIDE_GROUP, WORTH_THE_LIBRARY
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from .. import functions as F
+from ..extend import Op
+from ..extend import ShapeArgument as Shape
 from ..functions.axes import axes_of
 from ..functions.convolution import convolve, convolve_data_grad, convolve_filter_grad
 from ..functions.resampling import resample, resample_transpose
-from ..graph import Op
-from ..graph.arguments import Shape
 
 Named = Mapping[str, Any]
 Moved = Callable[[tuple[Shape, ...], Named], Named | None]

@@ -14,10 +14,8 @@ from typing import Any
 import jax
 from jax import lax
 
-from ..execution.program import Call, block_of, calls_of, without_identities
+from ..extend import Array, Block, Call, Op, block_of, calls_of, op, without_identities
 from ..functions.convolution import convolve_filter_grad
-from ..graph import Array, Op, op
-from ..graph.block import Block
 from .convolutions import is_by_elements
 from .facts import CHANNELS_LAST, first_order, last_order, to_shape
 

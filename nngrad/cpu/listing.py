@@ -6,10 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..execution.program import Call
-from ..graph import Spec
-from ..graph.axes import Keys
-from ..graph.block import has_opaque
+from ..extend import Call, Keys, Spec, has_opaque
 from .thresholds import LEAST
 
 

@@ -24,10 +24,21 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..execution.program import Call, block_of, calls_of, is_sum, late, makers, with_forward, without_identities
+from ..extend import (
+    Block,
+    Call,
+    Op,
+    Spec,
+    block_of,
+    calls_of,
+    is_sum,
+    late,
+    makers,
+    op,
+    with_forward,
+    without_identities,
+)
 from ..functions.barriers import computed_once, known_after
-from ..graph import Op, Spec, op
-from ..graph.block import Block
 from .facts import TAKEN_FOR_LIGHT
 from .substitutes import with_ops
 from .thresholds import FAR, MANY_SOURCES, MOST_SOURCES, PARTS_ADDED_UP, WORTH_A_CALL

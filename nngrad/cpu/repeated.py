@@ -13,11 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..execution.program import RolledLoop
-from ..graph import Array, Op, Spec, op
-from ..graph.arguments import Static
-from ..graph.block import Step, run_steps
-from ..graph.spec import spec_of
+from ..extend import Array, Op, RolledLoop, Spec, Static, Step, op, run_steps, spec_of
 from .listing import Listing, Window
 from .repetitions import AlongSteps, Before, Each, Read, Repetition, Same, Slices, StepValue
 

@@ -15,10 +15,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..execution.program import Call, block_of, calls_of, functions_to_compile, late, without_identities
-from ..graph import Spec
-from ..graph.block import Block
-from ..graph.traverse import operands_first
+from ..extend import (
+    Block,
+    Call,
+    Spec,
+    block_of,
+    calls_of,
+    functions_to_compile,
+    late,
+    operands_first,
+    without_identities,
+)
 from .listing import Listing, Window, is_long_sum
 from .repeated import Added, Outside, RolledSteps, completed, entry, loop_of_steps, stack_of
 from .repetitions import (

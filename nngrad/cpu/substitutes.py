@@ -15,16 +15,14 @@ import jax
 from jax import lax
 
 from .. import functions as F
-from ..execution.program import Call, calls_of, with_forward
+from ..extend import AxesArgument as Axes
+from ..extend import Block, Call, Op, Spec, bodies_in, calls_of, with_forward
 from ..functions.arithmetic import floating, widened
 from ..functions.axes import axes_of
 from ..functions.barriers import computed_once, known_after
 from ..functions.pooling import are_few, first_maxima, gradient_of_maxima
 from ..functions.pooling_windows import windows
 from ..functions.reduction import kept, reduced_count
-from ..graph import Op, Spec
-from ..graph.arguments import Axes
-from ..graph.block import Block, bodies_in
 from .convolutions import CONVOLUTIONS, Choice, Forward
 from .thresholds import MANY_SUMS, TALL, WRITTEN_ANEW
 

@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..graph.process import AXIS, Processes, check_process
+from ..extend import AXIS, Processes, check_process
 
 _ALONG = PartitionSpec(AXIS)
 

@@ -10,7 +10,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..graph.spec import Shape
+from ..extend import Shape
 
 if TYPE_CHECKING:
     from .devices.grid import Mesh

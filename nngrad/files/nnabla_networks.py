@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .. import functions as F
-from ..graph import Variable
+from ..extend import Variable
 from .nnabla_files import MESSAGES, members_of_archive, message_class, message_of_text
 from .replacing import read_whole
 

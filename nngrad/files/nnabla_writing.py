@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..graph import Function, Op, Variable, functions_of
-from ..graph.closing import Closing
+from ..extend import Closing, Function, Op, Variable, functions_of
 from .nnabla_networks import RENAMED, FunctionType, function_types
 
 _TYPES = {each.function: each for each in function_types().values()}

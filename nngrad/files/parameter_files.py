@@ -11,11 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import NdArray, Variable
-from ..graph.leaf import arrays_in
-from ..graph.messages import warn_user
-from ..graph.value import writing
-from ..graph.variable import leaf_of
+from ..extend import NdArray, Variable, arrays_in, leaf_of, warn_user, writing
 from ..parameter import RESERVED, _lock, _parts, get_current_parameter_scope, get_parameters
 from .nnabla_files import READABLE, h5_of, read_parameters
 from .replacing import write_whole

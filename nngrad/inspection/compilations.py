@@ -13,13 +13,19 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..execution.program import Program
-from ..graph import Op, engine
-from ..graph.block import Block, bodies_in
-from ..graph.bounded_cache import cache_about_structures
-from ..graph.engine import provide
-from ..graph.messages import SourceLocation, users_location, warn_user
-from ..graph.spec import Spec
+from ..extend import (
+    Block,
+    Op,
+    Program,
+    SourceLocation,
+    Spec,
+    bodies_in,
+    cache_about_structures,
+    engine,
+    provide,
+    users_location,
+    warn_user,
+)
 
 PATIENCE = 2.0
 """Seconds before the progress line is shown."""

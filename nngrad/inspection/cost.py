@@ -13,14 +13,20 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from ..autodiff.request import variables
-from ..graph import Op, Spec, Variable, functions_of
-from ..graph.block import Block
-from ..graph.body_op import ControlOp
-from ..graph.bounded_cache import BoundedCache
-from ..graph.jaxpr import name_of, parameters_of
-from ..graph.op import arguments_need_x64
-from ..graph.spec import x64_if
+from ..extend import (
+    Block,
+    BoundedCache,
+    ControlOp,
+    Op,
+    Spec,
+    Variable,
+    arguments_need_x64,
+    functions_of,
+    variables,
+    x64_if,
+)
+from ..extend import equation_parameters as parameters_of
+from ..extend import primitive_name as name_of
 from .shown import aligned, html_table
 
 

@@ -9,10 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import Function, Variable, switched
-from ..graph.arguments import check_bool
-from ..graph.function import locate
-from ..graph.options import Switched, start_with
+from ..extend import Function, Switched, Variable, check_bool, locate, start_with, switched
 from ..parameter import Scope, get_current_parameter_scope, path_of_scope
 from .nan import Array, Beginning, Checker, located
 from .stepwise import location_text

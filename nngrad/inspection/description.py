@@ -8,13 +8,20 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from weakref import ReferenceType, ref
 
-from ..autodiff.request import variables
-from ..graph import Function, Op, Spec, Variable, functions_of
-from ..graph.block import Block
-from ..graph.body_op import ControlOp, Within
-from ..graph.closing import Closing
-from ..graph.messages import SourceLocation
-from ..graph.traverse import as_made
+from ..extend import (
+    Block,
+    Closing,
+    ControlOp,
+    Function,
+    Op,
+    SourceLocation,
+    Spec,
+    Variable,
+    Within,
+    as_made,
+    functions_of,
+    variables,
+)
 from .cost import Cost, applications_of
 from .naming import Names, Parameters, formula_of, parameter_names, scopes_of
 from .recomputation import State, states_of

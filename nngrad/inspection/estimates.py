@@ -14,12 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..graph import Function, Variable, engine
-from ..graph.engine import provide
-from ..graph.messages import warn_user
-from ..graph.spec import has_name, x64_if
-from ..graph.traverse import functions_of
-from ..rewrite.sums import summands
+from ..extend import Function, Variable, engine, functions_of, has_name, provide, summands, warn_user, x64_if
 
 Step = tuple[Function, int]
 """A function that is linear in one input, apart from an offset, with the others held fixed; and that input's index."""

@@ -9,25 +9,35 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from ..autodiff.request import Derivation, ResultDerivation, derivation_of, derivations_in, history, variables
-from ..execution.lower import linearize
-from ..execution.partitions import Partition, hoisted_in
-from ..execution.passes import (
+from ..extend import (
     HOIST,
+    RULES,
+    Block,
+    Derivation,
+    Function,
     LoopFound,
+    Op,
+    Partition,
     Pass,
+    ResultDerivation,
+    Spec,
+    Variable,
+    derivation_of,
+    derivations_in,
+    device_of,
+    functions_of,
+    history,
+    hoisted_in,
     is_too_long,
+    linearize,
     loops_found,
     loops_in,
     lowered,
+    platform_of,
     platforms,
     steps_of_lowering,
+    variables,
 )
-from ..execution.plans import device_of
-from ..execution.program import platform_of
-from ..graph import Function, Op, Spec, Variable, functions_of
-from ..graph.block import Block
-from ..rewrite.builder import RULES
 from .cost import Tally, count
 from .naming import parameter_names
 from .shown import aligned, html_table

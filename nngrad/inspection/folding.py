@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..cpu.stretches import Stretch, stretches_of
-from ..graph.block import bodies_in
+from ..extend import bodies_in
 from .description import Description, Kind
 
 LEAST = 3

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..autodiff.request import variables
 from ..derivatives.curvature import CurvatureMatrix
 from ..derivatives.products import hvp
+from ..extend import Variable, checked_count, functions_of, variables
 from ..functions import cast, concatenate, reshape
-from ..graph import Variable, functions_of
-from ..graph.arguments import checked_count
 from ..jax.to_jax import compile
 
 Array = np.ndarray[Any, Any]

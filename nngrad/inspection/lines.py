@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from ..graph import Spec
+from ..extend import Spec
 from .description import OF_THE_BODY, BodyEntry, Description, Kind
 from .folding import Fold
 from .recomputation import State

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from ..graph import Variable
-from ..graph.arguments import check_bool, checked_count
-from ..graph.messages import did_you_mean
+from ..extend import Variable, check_bool, checked_count, did_you_mean
 from .cost import Tally, applications_in, short_number, tally_of
 from .description import Description, describe
 from .folding import folds_of

@@ -6,12 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..autodiff.request import variables
-from ..execution.lower import linearize
-from ..execution.plans import device_of
-from ..graph import Function, Variable, functions_of
-from ..graph.body_op import bodies_of
-from ..graph.spec import Spec
+from ..extend import Function, Spec, Variable, bodies_of, device_of, functions_of, linearize, variables
 from ..memory import Timeline, timeline, trial_of
 from .recomputation import kept_for_gradients
 from .shown import html_table, shown_bytes

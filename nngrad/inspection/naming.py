@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from backward_registry import registry
 
-from ..graph import Function, Op, Variable
+from ..extend import Function, Op, Variable
 from ..parameter import every_parameter
 from .shown import printable
 

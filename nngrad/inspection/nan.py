@@ -9,11 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..autodiff.request import variables
-from ..execution.interpret import interpret, results_of
-from ..graph import Function, Variable, leaves_of, switched
-from ..graph.body_op import ControlOp
-from ..graph.leaf import arrays_of
+from ..extend import ControlOp, Function, Variable, arrays_of, interpret, leaves_of, results_of, switched, variables
 from .stepwise import MarkedArray, Trail, location_text, run_in_steps
 
 Array = np.ndarray[Any, Any]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..graph.arguments import checked_count
+from ..extend import checked_count
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -8,8 +8,8 @@ from typing import Any
 
 import nngrad.functions as F
 
+from ..extend import Function, Variable
 from ..functions.control import computed_again, input_passed_on
-from ..graph import Function, Variable
 from ..memory import reads
 
 

@@ -10,10 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph import Function, Op, Spec, Variable, functions_of
-from ..graph.engine import provide
-from ..graph.messages import SourceLocation
-from ..graph.value import is_shared, on_host
+from ..extend import Function, Op, SourceLocation, Spec, Variable, functions_of, is_shared, on_host, provide
 
 LONGEST_NAME = 60
 LONGEST_ARGUMENT = 48

@@ -8,13 +8,21 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from ..execution.interpret import results_of
-from ..graph import Function, NdArray, Spec, Variable, build_options, contained
-from ..graph.block import Block
-from ..graph.body_op import ControlOp, bodies_of
-from ..graph.options import switch_to
-from ..graph.spec import x64_if
-from ..graph.variable import leaf_of
+from ..extend import (
+    Block,
+    ControlOp,
+    Function,
+    NdArray,
+    Spec,
+    Variable,
+    bodies_of,
+    build_options,
+    contained,
+    leaf_of,
+    results_of,
+    switch_to,
+    x64_if,
+)
 
 Arrays = tuple[Any, ...]
 

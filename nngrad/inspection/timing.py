@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
-from ..autodiff.grad import grad
 from ..context import Context
-from ..execution import executables
-from ..execution.compiled import executable_of
-from ..execution.executable import spent
-from ..execution.lower import linearize
-from ..execution.plans import plan_of
-from ..execution.reading import take_snapshot
-from ..graph import Variable, leaves_of, switched
-from ..graph.arguments import checked_count
-from ..graph.leaf import arrays_of
+from ..extend import (
+    Variable,
+    arrays_of,
+    checked_count,
+    executable_of,
+    executables,
+    grad,
+    leaves_of,
+    linearize,
+    plan_of,
+    spent,
+    switched,
+    take_snapshot,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table

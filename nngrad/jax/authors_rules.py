@@ -18,6 +18,7 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Literal
 
+from ..extend import Block, Op, Spec, Variable, apply, bodies_in, functions_of, path_between, value_of_back
 from ..functions.jax_derivatives import (
     custom_jax_derivative,
     custom_jax_gradient,
@@ -28,9 +29,6 @@ from ..functions.jax_derivatives import (
 )
 from ..functions.jaxpr_structure import TracedFunction, key_of_array, structure_of
 from ..functions.jaxprs import jaxpr_for
-from ..graph import Op, Spec, Variable, apply, functions_of, path_between
-from ..graph.block import Block, bodies_in
-from ..graph.by_jax import value_of_back
 from .pointwise import PointwiseFunction, custom_pointwise_jax_function, pointwise_jax_function
 
 _POINTWISE = (pointwise_jax_function, custom_pointwise_jax_function)

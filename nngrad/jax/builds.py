@@ -12,7 +12,6 @@ from typing import Any
 import jax
 
 from .. import functions as F
-from ..autodiff.grad import grad as grad_of
 from ..derivatives.matrices import hessian as hessian_of
 from ..derivatives.matrices import jacobian as jacobian_of
 from ..derivatives.partials import derivatives as derivatives_of
@@ -20,9 +19,10 @@ from ..derivatives.partials import nth_derivative as nth_derivative_of
 from ..derivatives.products import hvp as hvp_of
 from ..derivatives.products import jvp as jvp_of
 from ..derivatives.products import vjp as vjp_of
+from ..extend import Variable
+from ..extend import grad as grad_of
 from ..functions.array import in_dtype
 from ..functions.key_data import KeyData
-from ..graph import Variable
 from .authors_rules import by_their_rules
 from .rows import NotByRows, RowAxes
 from .surroundings import WithoutTangent, conjugate, is_whole, like, note_reverse_mode

@@ -13,10 +13,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ..execution.lower import without_unread
-from ..graph import Spec, Variable
-from ..graph.by_jax import back
-from ..graph.jaxpr import equations_in
+from ..extend import Spec, Variable, back, equations_in, without_unread
 
 
 class Graph(Protocol):

@@ -10,11 +10,11 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
 from .. import functions as F
+from ..extend import CUSTOM_RULES, Variable, equations_in, primitives_in, x64_if
+from ..extend import bodies_of_equation as bodies_of
+from ..extend import primitive_name as name_of
 from ..functions.jaxprs import alone, called_function
 from ..functions.key_data import is_key
-from ..graph import Variable
-from ..graph.jaxpr import CUSTOM_RULES, bodies_of, equations_in, name_of, primitives_in
-from ..graph.spec import x64_if
 from .values import ComplexPair, Delayed, Keys, KnownArray, Value, known, needs_x64
 
 

@@ -9,15 +9,21 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr
 
+from ..extend import (
+    Block,
+    DType,
+    Variable,
+    apply,
+    close,
+    contained,
+    leaves_of,
+    named_axes,
+    placeholder,
+    spec_of,
+    switch_to,
+)
 from ..functions.array import cast
 from ..functions.jax_functions import Fixed, Given, JaxFunction, Key, Trace, Traced, options_as_tuples
-from ..graph import Variable, apply, contained, leaves_of
-from ..graph.block import Block
-from ..graph.capture import placeholder
-from ..graph.closing import close
-from ..graph.options import switch_to
-from ..graph.process import named_axes
-from ..graph.spec import DType, spec_of
 from .calls import acts, axes_in, spans_devices
 from .opening import Opening
 from .report import Opened

@@ -11,22 +11,33 @@ import jax.numpy as jnp
 
 from backward_registry import registry
 
-from ..autodiff.forward_mode import NoForwardMode
 from ..derivatives import jvp
-from ..execution.passes import lowering_passes, passes
+from ..extend import (
+    Block,
+    BoundedCache,
+    NoForwardMode,
+    Spec,
+    Variable,
+    along,
+    among,
+    bodies_in,
+    close,
+    contained,
+    dtype_of,
+    functions_of,
+    leaves_of,
+    lowering_passes,
+    named_axes,
+    passes,
+    path_between,
+    placeholder,
+    spec_of,
+    switch_to,
+    watching_for_users_code,
+)
 from ..functions.jax_functions import Fixed, StaticLeaf
 from ..functions.jaxpr_structure import READS_AROUND, ByIdentity, deriving_rules_once
 from ..functions.jaxprs import holds_tracers, jaxpr_for
-from ..graph import Spec, Variable, contained, functions_of, leaves_of, path_between
-from ..graph.block import Block, bodies_in
-from ..graph.bounded_cache import BoundedCache
-from ..graph.by_jax import along
-from ..graph.capture import placeholder
-from ..graph.closing import close
-from ..graph.options import switch_to, watching_for_users_code
-from ..graph.process import named_axes
-from ..graph.spec import dtype_of, spec_of
-from ..graph.traverse import among
 from .authors_rules import by_their_rules, with_opaque
 from .calls import Axes, Graph, results_of_call
 from .from_jax import from_jax

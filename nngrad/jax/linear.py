@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..graph import Variable
+from ..extend import Variable
 from .builds import check_alike
 from .calls import GraphCall
 from .transformed import Transformed

@@ -24,12 +24,10 @@ from jax.extend.core import ClosedJaxpr
 
 from backward_registry import Rule, registry
 
+from ..extend import CUSTOM_RULES, Array, Function, Op, Static, Variable, along, apply, functions_of
+from ..extend import primitive_name as name_of
 from ..functions.jaxpr_structure import TracedFunction, is_told_what_moves
 from ..functions.jaxprs import alone, jaxpr_for
-from ..graph import Array, Function, Op, Variable, apply, functions_of
-from ..graph.arguments import Static
-from ..graph.by_jax import along
-from ..graph.jaxpr import CUSTOM_RULES, name_of
 from .values import ComplexPair
 
 

@@ -18,13 +18,11 @@ from jax.extend.core import Literal
 from jax.scipy import special
 
 from .. import functions as F
+from ..extend import CUSTOM_RULES, Variable, interrupt_safe, primitives_in, x64_if
+from ..extend import primitive_name as name_of
 from ..functions.complex_matrices import complex_det, complex_inv, complex_slogdet
 from ..functions.jaxpr_structure import structure_of, structure_of_called, structure_of_rules
 from ..functions.jaxprs import called_function
-from ..graph import Variable
-from ..graph.jaxpr import CUSTOM_RULES, name_of, primitives_in
-from ..graph.process import interrupt_safe
-from ..graph.spec import x64_if
 from .primitives.registry import both_parts, scalar, variable
 from .values import ComplexPair, Delayed, Keys, needs_x64
 

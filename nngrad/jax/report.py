@@ -12,9 +12,7 @@ import jax
 import jaxlib
 from jax import numpy as jnp
 
-from ..autodiff.carried import followed_axes
-from ..autodiff.symmetry import obstacle
-from ..graph import Function
+from ..extend import Function, followed_axes, obstacle
 
 _LIBRARIES = tuple([os.path.join(os.path.dirname(file), "") for file in (
     jax.__file__, jaxlib.__file__, os.path.dirname(__file__)

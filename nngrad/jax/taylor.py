@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import functions as F
 from ..derivatives.products import jvp as jvp_of
-from ..graph import Variable
+from ..extend import Variable
 from . import builds
 from .authors_rules import by_their_rules
 from .calls import CALLED, call_in, results_of_call

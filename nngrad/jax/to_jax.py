@@ -12,22 +12,34 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..execution.compiled import executable_of, jitted_as_equal_programs
-from ..execution.executable import Executable, Settings
-from ..execution.lower import linearize, lower
-from ..execution.plans import device_of
-from ..execution.program import Program
-from ..graph import NdArray, Spec, Variable, build_options, switched
-from ..graph.bounded_cache import BoundedCache
-from ..graph.capture import placeholder
-from ..graph.leaf import arrays_of
-from ..graph.ndarray import host_array
-from ..graph.process import check_not_traced
-from ..graph.spec import array_of, converted, spec_of, x64_if
-from ..graph.value import put_together
+from ..extend import (
+    BoundedCache,
+    Executable,
+    NdArray,
+    Program,
+    Settings,
+    Spec,
+    Variable,
+    array_of,
+    arrays_of,
+    build_options,
+    check_not_traced,
+    converted,
+    device_of,
+    executable_of,
+    host_array,
+    jitted_as_equal_programs,
+    linearize,
+    lower,
+    placeholder,
+    put_together,
+    spec_of,
+    switched,
+    x64_if,
+)
 
 if TYPE_CHECKING:
-    from ..graph.placement import Mesh
+    from ..distributed.devices.grid import Mesh
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -16,11 +16,8 @@ import numpy as np
 
 from backward_registry import registry
 
+from ..extend import BoundedCache, Variable, key_of, named_axes
 from ..functions.jax_functions import Fixed, kept_with
-from ..graph import Variable
-from ..graph.arguments import key_of
-from ..graph.bounded_cache import BoundedCache
-from ..graph.process import named_axes
 from . import builds
 from .calls import VARIES, varies
 from .from_jax import PartedFunction, from_jax

@@ -15,9 +15,8 @@ import jax
 from ..derivatives.sums import bilaplacian as bilaplacian_of
 from ..derivatives.sums import divergence as divergence_of
 from ..derivatives.sums import laplacian as laplacian_of
+from ..extend import Variable, checked_count
 from ..functions.docstrings import completed
-from ..graph import Variable
-from ..graph.arguments import checked_count
 from . import builds
 from .builds import check_alike
 from .linear import Vectors, floating, linear_function

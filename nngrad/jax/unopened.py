@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..extend import TRANSFORMATIONS
 from ..functions.jaxpr_structure import StepsOnlySelect
-from ..graph.by_jax import TRANSFORMATIONS
 
 _all_left: ContextVar[bool] = ContextVar("all_left_to_jax", default=False)
 """Whether transformations inside are also JAX's: their graphs lack the derivatives that JAX needs of them."""

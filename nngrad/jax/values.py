@@ -10,11 +10,9 @@ import jax
 import numpy as np
 from jax.extend.core import Literal
 
+from ..extend import NdArray, Variable, dtype_of, leaf_of
 from ..functions.array import constant
 from ..functions.key_data import KeyData, is_key
-from ..graph import NdArray, Variable
-from ..graph.spec import dtype_of
-from ..graph.variable import leaf_of
 
 
 class KnownArray:

@@ -12,8 +12,7 @@
 `nn.grad` and `backward()` ask for it by `engine.rematerialised`, which is provided here.
 """
 
-from ..graph import engine
-from ..graph.engine import provide
+from ..extend import engine, provide
 from .liveness import Timeline, peak_bytes, timeline
 from .plan import reads
 from .policies import LeastMemory, MemoryBudget, Segments, policy_key, recompute

@@ -7,9 +7,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from ..execution.program import Program
-from ..graph import Function, Variable, functions_of
-from ..graph.body_op import ControlOp
+from ..extend import ControlOp, Function, Program, Variable, functions_of
 from .liveness import timeline
 from .plan import (
     SHARES,

@@ -22,13 +22,22 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from ..execution.lower import linearize
-from ..execution.passes import prepared, with_bodies_inline
-from ..execution.program import Call, Program, calls_of, is_sum, without_identities
-from ..graph import Op, Spec, Variable
-from ..graph.block import Block
-from ..graph.body_op import ControlOp
-from ..graph.traverse import operands_first
+from ..extend import (
+    Block,
+    Call,
+    ControlOp,
+    Op,
+    Program,
+    Spec,
+    Variable,
+    calls_of,
+    is_sum,
+    linearize,
+    operands_first,
+    prepared,
+    with_bodies_inline,
+    without_identities,
+)
 from .plan import is_costly
 from .thresholds import MOST_READ
 

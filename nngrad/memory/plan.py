@@ -18,12 +18,19 @@ from typing import Any, NamedTuple
 
 import jax
 
+from ..extend import (
+    Function,
+    Op,
+    Spec,
+    Variable,
+    arguments_need_x64,
+    by_rank,
+    operands_first,
+    primitives_in,
+    spec_of,
+    x64_if,
+)
 from ..functions.control import input_passed_on
-from ..graph import Function, Op, Spec, Variable, by_rank
-from ..graph.jaxpr import primitives_in
-from ..graph.op import arguments_need_x64
-from ..graph.spec import spec_of, x64_if
-from ..graph.traverse import operands_first
 
 _COSTLY = frozenset({
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "div", "erf", "exp", "expm1", "log",

@@ -8,11 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..graph import Function, Variable
-from ..graph.arguments import check_bool, checked_choice
-from ..graph.engine import Operators, provide
-from ..graph.messages import warn_user
-from ..graph.options import Switched
+from ..extend import Function, Operators, Switched, Variable, check_bool, checked_choice, provide, warn_user
 
 if TYPE_CHECKING:
     from .candidates import Candidate

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
+from ..extend import Function, Op, RuleCall, Variable, by_rank, create, functions_of
 from ..functions.control import Recomputation, computed_again, input_passed_on
-from ..graph import Function, Op, RuleCall, Variable, by_rank, create, functions_of
 from .plan import Node, Plan, reads
 
 Outputs = tuple[Variable, ...]

@@ -13,11 +13,17 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..execution.lower import linearize
-from ..execution.plans import device_of
-from ..execution.program import Program
-from ..graph import Variable, contained, functions_of, leaves_of, set_switches
-from ..graph.options import pause_collector
+from ..extend import (
+    Program,
+    Variable,
+    contained,
+    device_of,
+    functions_of,
+    leaves_of,
+    linearize,
+    pause_collector,
+    set_switches,
+)
 from .candidates import Candidate, Cutting, Emit, Graphs, Named
 from .plan import binomial_plan, by_blocks, slots_for, uniform_plan
 from .policies import policy_of, policy_of_marks

@@ -6,14 +6,18 @@ from typing import NamedTuple
 
 from jax.sharding import SingleDeviceSharding
 
-from ..execution.compiled import executable_in_one, hoisted_of, keep_executable
-from ..execution.executable import Executable
-from ..execution.lower import lowered_where_it_runs
-from ..execution.partitions import Hoisted
-from ..execution.program import Program
-from ..graph.bounded_cache import BoundedCache
-from ..graph.process import Process
-from ..graph.thresholds import BYTES_OF_A_STEP
+from ..extend import (
+    BYTES_OF_A_STEP,
+    BoundedCache,
+    Executable,
+    Hoisted,
+    Process,
+    Program,
+    executable_in_one,
+    hoisted_of,
+    keep_executable,
+    lowered_where_it_runs,
+)
 
 temporaries = BoundedCache(4096, most_bytes=64 << 20)
 """Bytes of temporaries by program, if a compiler has reported them: a loop that rebuilds its graph at every step asks

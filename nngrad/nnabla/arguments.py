@@ -12,10 +12,8 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 import nngrad.functions as F
 
+from ..extend import NdArray, Spec, Variable, as_variable, checked_shape, common_floating, spec_of
 from ..functions.array import in_dtype
-from ..graph import NdArray, Spec, Variable, as_variable, spec_of
-from ..graph.leaf import common_floating
-from ..graph.ndarray import checked_shape
 
 
 class NeedsValues(Exception):

@@ -1,4 +1,3 @@
 """nnabla's module of the Functions in graphs, and of functions written in Python."""
 
-from ..graph import Function as Function
 from .python_function import PythonFunction as PythonFunction

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 from backward_registry import Rule
 
-from ..autodiff.custom_function import CustomFunction, forward_only, op_of, shapes_of
+from ..extend import CustomFunction, Function, Op, Variable, forward_only, op_of, shapes_of
 from ..functions.host_call import shapes_by_running
-from ..graph import Function, Op, Variable
 from .protocol import attributes_set
 
 Indexes = tuple[int, ...]

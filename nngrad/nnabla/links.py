@@ -11,12 +11,19 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..graph import Function, NdArray, Variable, by_rank, functions_of
-from ..graph.engine import engine, provide
-from ..graph.messages import warn_user
-from ..graph.ndarray import checked_spec
-from ..graph.spec import Shape
-from ..graph.traverse import operands_first
+from ..extend import (
+    Function,
+    NdArray,
+    Shape,
+    Variable,
+    by_rank,
+    checked_spec,
+    engine,
+    functions_of,
+    operands_first,
+    provide,
+    warn_user,
+)
 
 
 def visit(self: Variable, f: Callable[[Function], Any]) -> None:

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..graph import NdArray, Variable
-from ..graph.arguments import checked_choice, checked_count
+from ..extend import NdArray, Variable, checked_choice, checked_count
 from ..training.runs.log import Images, tiled
 from .logger import logger
 from .utils.image_utils import imsave

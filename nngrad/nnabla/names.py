@@ -15,8 +15,7 @@ import functools
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..graph.engine import provide
-from ..graph.messages import NamesElsewhere
+from ..extend import NamesElsewhere, provide
 
 _PREFIXES = {"nnabla": "nnabla.functions.", "chainer": "chainer.functions.", "pytorch": "torch.", "jax": "jax."}
 """The prefixes of the names in the columns of `peers.csv`."""

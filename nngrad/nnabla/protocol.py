@@ -16,14 +16,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..autodiff.custom_function import Specs, shapes_of
-from ..execution.lower import Program, linearize, lower
-from ..execution.program import calls_of
+from ..extend import (
+    Function,
+    Program,
+    Spec,
+    Specs,
+    Variable,
+    apply,
+    calls_of,
+    contained,
+    linearize,
+    lower,
+    set_switches,
+    shapes_of,
+    spec_of,
+    x64_if,
+)
 from ..functions.host_call import called_on_host
 from ..functions.inlining import inlined
 from ..functions.jaxpr_structure import array_value
-from ..graph import Function, Spec, Variable, apply, contained, set_switches, spec_of
-from ..graph.spec import x64_if
 from .arguments import Argument, Denied, HostCell, NeedsValues, Symbol
 
 if TYPE_CHECKING:

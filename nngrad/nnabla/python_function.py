@@ -10,8 +10,7 @@ import numpy as np
 
 from backward_registry import Rule, registry
 
-from ..autodiff.custom_function import Arrays, CustomFunction, Specs, forward_only, op_of
-from ..graph import Op, contained, set_switches, spec_of
+from ..extend import Arrays, CustomFunction, Op, Specs, contained, forward_only, op_of, set_switches, spec_of
 from . import protocol
 from .arguments import Argument
 

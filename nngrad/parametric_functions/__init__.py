@@ -14,7 +14,7 @@ import importlib
 import inspect
 from typing import Any
 
-from ..graph.messages import no_attribute
+from ..extend import no_attribute
 from ..parameter import get_parameter_or_create as get_parameter_or_create
 from .layer_parameters import parametric_function_api as parametric_function_api
 from .recurrent import LSTMCell as LSTMCell

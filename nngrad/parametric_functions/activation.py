@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import functions as F
-from ..graph import Array, Variable
+from ..extend import Array, Variable
 from ..initializer import ConstantInitializer
 from .layer_arguments import axis
 from .layer_parameters import Init, own_parameters, parameter

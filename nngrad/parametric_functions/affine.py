@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from .. import functions as F
-from ..graph import Array, Variable
-from ..graph.arguments import Ints
+from ..extend import Array, Ints, Variable
 from ..initializer import Rng, UniformInitializer
 from .layer_arguments import of_affine, size
 from .layer_parameters import Apply, Init, own_parameters, parameter, reparametrized

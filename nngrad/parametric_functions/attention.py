@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from .. import functions as F
-from ..graph import Array, Variable, as_variable
+from ..extend import Array, Variable, as_variable
 from ..initializer import Rng
 from .affine import affine
 from .layer_arguments import as_whole_number, fraction, size

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import functions as F
+from ..extend import Array, Ints, Variable
 from ..functions.axes import axes_of
-from ..graph import Array, Variable
-from ..graph.arguments import Ints
 from ..parameter import get_parameter_or_create
 from .layer_arguments import axis, fraction, ints
 from .layer_parameters import ONES, ZEROS, Init, initial, inits, own_parameters, scale_and_offset

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from .. import functions as F
-from ..graph import Array, Variable
-from ..graph.arguments import Ints
+from ..extend import Array, Ints, Variable
 from ..initializer import Rng
 from .layer_arguments import axis, evenly, kernel_extents, of_convolution, size
 from .layer_parameters import ZEROS, Apply, Init, glorot, own_parameters, parameter

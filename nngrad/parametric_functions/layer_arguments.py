@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ..extend import Ints, Variable, as_float, as_int, as_ints, coerced
 from ..functions.axes import axis_of
-from ..graph import Variable
-from ..graph.arguments import Ints, as_float, as_int, as_ints, coerced
 from ..initializer import Rng
 from ..parameter import Initializer
 from .layer_parameters import ZEROS, Apply, Init, glorot, parameter, reparametrized

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .. import functions as F
-from ..graph import Array, Variable
-from ..graph.arguments import Ints
+from ..extend import Array, Ints, Variable
 from ..initializer import Rng, host_generator
 from .affine import affine as affine  # for its descriptions of arguments, as the next one
 from .convolution import convolution as convolution

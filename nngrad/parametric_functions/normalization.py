@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import functions as F
+from ..extend import Array, Ints, Variable
 from ..functions.axes import axes_of
-from ..graph import Array, Variable
-from ..graph.arguments import Ints
 from .layer_arguments import axis, ints
 from .layer_parameters import Init, inits, own_parameters, scale_and_offset
 

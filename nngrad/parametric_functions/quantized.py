@@ -9,10 +9,8 @@ from functools import partial
 from typing import Any
 
 from .. import functions as F
+from ..extend import Array, Ints, Variable, as_variable
 from ..functions.docstrings import entries_of
-from ..graph import Array, Variable
-from ..graph.arguments import Ints
-from ..graph.leaf import as_variable
 from ..initializer import ConstantInitializer
 from ..parameter import get_parameter_or_create
 from .layer_parameters import ZEROS, Init, initial, own_parameters

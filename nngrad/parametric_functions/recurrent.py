@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import functions as F
-from ..graph import Array, Variable, as_variable
-from ..graph.leaf import as_variables
-from ..graph.signatures import explained
+from ..extend import Array, Variable, as_variable, as_variables, explained
 from ..initializer import Rng, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import Initializer
 from .affine import affine

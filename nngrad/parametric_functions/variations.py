@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 from .. import functions as F
+from ..extend import Array, Variable
 from ..functions.quantization import written
-from ..graph import Array, Variable
-from ..graph.arguments import Ints as Ints
 from ..initializer import Rng as Rng
 from ..parameter import get_parameter_or_create
 from .affine import affine

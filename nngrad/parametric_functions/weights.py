@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import functions as F
-from ..graph import Array, Variable
+from ..extend import Array, Variable
 from ..initializer import NormalInitializer, WeightNormalizationScaleInitializer
 from ..parameter import get_parameter_or_create
 from .layer_arguments import axis

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..graph.messages import no_attribute
+from ..extend import no_attribute
 from .bounded import AdaBound, AMSBound
 from .loss_scale import DynamicLossScale
 from .named import (

@@ -17,10 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..graph import NdArray
-from ..graph.process import interrupt_safe
-from ..graph.spec import x64_if
-from ..graph.value import HELD_ONCE, Value, is_shared, on_host, writing
+from ..extend import HELD_ONCE, NdArray, Value, interrupt_safe, is_shared, on_host, writing, x64_if
 
 
 class InPlace:

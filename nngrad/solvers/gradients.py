@@ -11,8 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..graph import Variable
-from ..graph.process import interrupt_safe
+from ..extend import Variable, interrupt_safe
 
 Arrays = tuple[Any, ...]
 

@@ -12,12 +12,7 @@ import jax
 from jax.sharding import NamedSharding
 
 from ..distributed.devices.grid import Mesh, mesh_of
-from ..execution.executable import Executable
-from ..graph import Variable
-from ..graph.leaf import raw_together
-from ..graph.process import check_process
-from ..graph.spec import Shape, x64_if
-from ..graph.value import Value, values_of
+from ..extend import Executable, Shape, Value, Variable, check_process, raw_together, values_of, x64_if
 from .donation import InPlace, InPlaceValue, copied_together, donated, exchange, from_host
 from .gradients import Arrays
 from .state import names_by_place, names_of_state

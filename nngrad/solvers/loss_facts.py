@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import optax
 
-from ..graph import NdArray, Variable
-from ..graph.messages import warn_user
+from ..extend import NdArray, Variable, warn_user
 from .gradients import Arrays
 
 if TYPE_CHECKING:

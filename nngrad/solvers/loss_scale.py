@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ..graph.arguments import checked_count
-from ..graph.signatures import explained
+from ..extend import checked_count, explained
 from .gradients import widened_array
 from .rates import as_power_of_two
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import jax
 
-from ..graph import Variable
+from ..extend import Variable
 
 
 class Scheduler(Protocol):

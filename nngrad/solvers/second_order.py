@@ -11,9 +11,7 @@ import numpy as np
 import optax
 
 from ..derivatives.curvature import METHODS, gauss_newton, natural_gradient
-from ..graph import Variable
-from ..graph.arguments import as_int, checked_choice, checked_count
-from ..graph.messages import warn_user
+from ..extend import Variable, as_int, checked_choice, checked_count, warn_user
 from .gradients import Arrays
 from .loss_scale import DynamicLossScale
 from .rates import Rate, as_rate

@@ -14,16 +14,24 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..execution.backward import reached_with, unwatch_leaves, watch_leaves, watching
+from ..extend import (
+    Thunk,
+    Variable,
+    arrays_in,
+    check_not_traced,
+    check_process,
+    checked_count,
+    explained,
+    hold_together,
+    put_together,
+    reached_with,
+    unwatch_leaves,
+    watch_leaves,
+    watching,
+    x64_if,
+)
 from ..files.nnabla_states import STATE_FILES, read_states, write_states
 from ..files.storage import read_into, write_arrays
-from ..graph import Variable
-from ..graph.arguments import checked_count
-from ..graph.leaf import arrays_in
-from ..graph.process import check_not_traced, check_process
-from ..graph.signatures import explained
-from ..graph.spec import x64_if
-from ..graph.value import Thunk, hold_together, put_together
 from .gradients import Arrays, clipped, decayed, has_inf_has_nan, is_frozen, scaled_gradients
 from .in_place import STEP_TO_TRACE, InPlaceState, InPlaceUpdate, Results, StateValue
 from .loss_facts import Loss, solvers, transformed, warn_of_untrained

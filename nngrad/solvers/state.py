@@ -12,9 +12,7 @@ import numpy as np
 import optax
 from jax.extend.core import ClosedJaxpr, Literal
 
-from ..graph import NdArray, Variable
-from ..graph.process import interrupt_safe
-from ..graph.variable import leaf_of
+from ..extend import NdArray, Variable, interrupt_safe, leaf_of
 from .donation import from_host
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, ScaledState
 

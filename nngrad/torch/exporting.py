@@ -13,7 +13,7 @@ from torch.export import default_decompositions, export
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
 
-from ..graph import Variable
+from ..extend import Variable
 from .operators import KEPT, OPERATORS, Result, Unsupported, in_dtype
 
 Inner = Callable[[Any, Sequence[Any]], list[Any]]

@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 import torch
 
+from ..extend import Variable, apply
 from ..functions.control import in_turn, update
-from ..graph import Variable, apply
 from ..training.modules import Module
 from .exporting import Exported, exported, numpy_name, run
 from .operators import Unsupported, in_dtype

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from .. import functions as F
-from ..graph import Variable
+from ..extend import Variable
 from ..jax.from_jax import from_jax
 
 Reader = Callable[..., Any]

@@ -10,10 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..execution.lower import lower
-from ..graph import NdArray, Spec, Variable
-from ..graph.ndarray import host_array
-from ..graph.spec import spec_of
+from ..extend import NdArray, Spec, Variable, host_array, lower, spec_of
 from ..jax.to_jax import SHAPES_ARE_FIXED
 from ..solvers.gradients import Arrays, widened_array
 from ..solvers.in_place import Results

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from ..graph import Variable
+from ..extend import Variable
 from .modules import Module
 
 

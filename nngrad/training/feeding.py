@@ -11,9 +11,7 @@ import numpy as np
 
 from ..distributed.devices.grid import Mesh
 from ..distributed.exchange import parts_of
-from ..graph import build_options
-from ..graph.arguments import checked_count
-from ..graph.spec import x64_if
+from ..extend import build_options, checked_count, x64_if
 
 Position = dict[str, Any]
 """A position in the input, as JSON values."""

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
+from ..extend import FLOAT32, Function, Op, Switched, Variable, create, switched
 from ..functions import array
-from ..graph import Function, Op, Variable, create, switched
-from ..graph.options import Switched
-from ..graph.spec import FLOAT32
 
 _NARROW = {"bfloat16": np.dtype(bfloat16), "float16": np.dtype(np.float16)}
 _OFF = "float32"

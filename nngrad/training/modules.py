@@ -13,9 +13,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 import jax
 import numpy as np
 
+from ..extend import Variable, did_you_mean, no_attribute
 from ..files.parameter_files import load_parameters, save_parameters
-from ..graph import Variable
-from ..graph.messages import did_you_mean, no_attribute
 from ..inspection.shown import aligned
 from ..parameter import Scope, get_parameters, parameter_scope, set_parameter, used_in_call
 

@@ -13,14 +13,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..extend import (
+    NdArray,
+    Value,
+    Variable,
+    arrays_in,
+    check_process,
+    explained,
+    hold_together,
+    interrupt_safe,
+    leaf_of,
+    put_together,
+    spec_of,
+    values_of,
+    x64_if,
+)
 from ..files.storage import read_into, write_arrays
-from ..graph import NdArray, Variable
-from ..graph.leaf import arrays_in
-from ..graph.process import check_process, interrupt_safe
-from ..graph.signatures import explained
-from ..graph.spec import spec_of, x64_if
-from ..graph.value import Value, hold_together, put_together, values_of
-from ..graph.variable import leaf_of
 from ..solvers.gradients import Arrays
 from ..solvers.loss_scale import like
 from ..solvers.rates import as_decay

@@ -11,9 +11,7 @@ from typing import Any, Literal, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ..graph import Variable
-from ..graph.arguments import checked_count
-from ..graph.messages import did_you_mean
+from ..extend import Variable, checked_count, did_you_mean
 from ..solvers.gradients import Arrays, norm_of, with_decay, within_bounds, within_norm
 from ..solvers.rates import as_rate, as_real
 from .moving_average import MovingAverage

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import functions as F
-from ..graph import Array, Variable, as_variable
+from ..extend import Array, Variable, as_variable
 
 
 class PackedSequence(NamedTuple):

@@ -10,13 +10,18 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 
-from ..autodiff.grad import grad
 from ..distributed.devices.grid import Mesh
-from ..execution.backward import unwatch_leaves
-from ..graph import Variable, leaves_of, switched
-from ..graph.leaf import arrays_in, arrays_of
-from ..graph.messages import warn_user
-from ..graph.process import check_not_traced
+from ..extend import (
+    Variable,
+    arrays_in,
+    arrays_of,
+    check_not_traced,
+    grad,
+    leaves_of,
+    switched,
+    unwatch_leaves,
+    warn_user,
+)
 from ..inspection.compilations import watched_compilation
 from ..inspection.nan import nan_in
 from ..solvers.gradients import Arrays

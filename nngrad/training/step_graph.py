@@ -7,16 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from ..autodiff.grad import emitted
-from ..autodiff.request import Request, reached_from
-from ..execution.backward import watched_leaves
-from ..execution.lower import Linearized, linearize
-from ..execution.plans import device_of
-from ..execution.program import Program
-from ..graph import NdArray, Variable, functions_of, leaves_of, switched
-from ..graph.messages import warn_user
-from ..graph.spec import spec_of
-from ..graph.variable import leaf_of
+from ..extend import (
+    Linearized,
+    NdArray,
+    Program,
+    Request,
+    Variable,
+    device_of,
+    emitted,
+    functions_of,
+    leaf_of,
+    leaves_of,
+    linearize,
+    reached_from,
+    spec_of,
+    switched,
+    warn_user,
+    watched_leaves,
+)
 from ..jax.to_jax import check_read
 from ..solvers.loss_scale import DynamicLossScale
 from ..solvers.solver import Solver

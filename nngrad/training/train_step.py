@@ -10,9 +10,7 @@ import optax
 
 import nngrad.functions as F
 
-from ..autodiff.request import differentiable
-from ..graph import Variable, contained
-from ..graph.messages import warn_user
+from ..extend import Variable, contained, differentiable, warn_user
 from ..jax.to_jax import ByShape
 from ..solvers.solver import Solver
 from .computation import spec_of_part

@@ -16,10 +16,8 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ...graph import Variable
-from ...graph.engine import provide
-from ...graph.placement import Axes, Placement
-from ...graph.spec import Shape, x64_if
+from ...extend import MeshAxes as Axes
+from ...extend import Placement, Shape, Variable, provide, x64_if
 from .. import exchange
 from ..across import Across
 

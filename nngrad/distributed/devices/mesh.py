@@ -14,9 +14,8 @@ from jax.experimental import mesh_utils
 from jax.sharding import PartitionSpec
 
 from ... import functions as F
-from ...graph import Variable, build_options
-from ...graph.options import Switched
-from ...graph.placement import Axes
+from ...extend import MeshAxes as Axes
+from ...extend import Switched, Variable, build_options
 from ...parameter import get_parameters
 from .grid import Mesh
 

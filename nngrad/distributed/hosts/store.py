@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from ...graph.process import jax_internal
+from ...extend import jax_internal
 
 
 class _Public:

@@ -13,12 +13,22 @@ from jax import export as jax_export
 
 from nngrad_command import __version__
 
-from ...execution.lower import linearize, lower
-from ...execution.program import Program
-from ...graph import Spec, Variable, contained, functions_of, switched
-from ...graph.capture import placeholder
-from ...graph.messages import did_you_mean
-from ...graph.spec import FLOAT32, dtype_of, spec_of, x64_if
+from ...extend import (
+    FLOAT32,
+    Program,
+    Spec,
+    Variable,
+    contained,
+    did_you_mean,
+    dtype_of,
+    functions_of,
+    linearize,
+    lower,
+    placeholder,
+    spec_of,
+    switched,
+    x64_if,
+)
 from ...parameter import get_parameters
 from ..replacing import check_own_ending
 from .exported import Described, Named, check_installed, write_exported

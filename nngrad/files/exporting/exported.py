@@ -17,8 +17,7 @@ import jax
 import numpy as np
 from jax import export as jax_export
 
-from ...graph.messages import did_you_mean
-from ...graph.spec import array_of, converted, dtype_of, x64_if
+from ...extend import array_of, converted, did_you_mean, dtype_of, x64_if
 from ..archives import archive_of, members_of
 from ..checked import NotAvailable, boolean, integer, text
 from ..replacing import read_whole, write_whole

@@ -15,10 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ...execution.lower import linearize
-from ...execution.program import Program, calls_of
-from ...graph import Op, Spec, Variable
-from ...graph.block import Block, Step, run_steps
+from ...extend import Block, Op, Program, Spec, Step, Variable, calls_of, linearize, run_steps
 
 SIZES = (1009, 1013, 1019)
 """The sizes that graphs are built for: primes, so that no other size in a graph is mistaken for them."""

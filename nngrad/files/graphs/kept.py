@@ -10,9 +10,7 @@ from typing import Any, NamedTuple
 
 from nngrad_command import __version__
 
-from ...graph import Variable, contained, functions_of
-from ...graph.closing import Closing
-from ...graph.value import together
+from ...extend import Closing, Variable, contained, functions_of, together
 from ...parameter import get_parameters
 from ..archives import archive_of, members_of
 from ..checked import NotAvailable, integer, list_of, text

@@ -12,15 +12,25 @@ import numpy as np
 
 from backward_registry import registry
 
-from ...autodiff.request import Derivation, Mode, ResultDerivation
 from ...context import Context
-from ...graph import NdArray, Op, RuleCall, Spec, Variable, contained
-from ...graph.block import Block
-from ...graph.leaf import drawn_leaf
-from ...graph.ndarray import checked_spec
-from ...graph.options import switch_to
-from ...graph.spec import dtype_of, spec_of
-from ...graph.variable import leaf_of
+from ...extend import (
+    Block,
+    Derivation,
+    Mode,
+    NdArray,
+    Op,
+    ResultDerivation,
+    RuleCall,
+    Spec,
+    Variable,
+    checked_spec,
+    contained,
+    drawn_leaf,
+    dtype_of,
+    leaf_of,
+    spec_of,
+    switch_to,
+)
 from ...memory.policies import RecomputeScope
 from ...random import key_source, source_at
 from ..checked import NotAvailable, boolean, integer, list_of, text, whole_numbers

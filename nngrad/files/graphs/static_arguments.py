@@ -14,10 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph import Op
-from ...graph.arguments import NegativeZero, as_static_float
-from ...graph.block import Block
-from ...graph.spec import dtype_of
+from ...extend import Block, NegativeZero, Op, as_static_float, dtype_of
 from ...memory import LeastMemory, MemoryBudget, Segments
 from ...memory.policies import Policy
 from ..checked import integer

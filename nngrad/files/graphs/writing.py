@@ -12,16 +12,24 @@ import numpy as np
 
 from backward_registry import registry
 
-from ...autodiff.known_gradients import close_with_derivations
-from ...autodiff.request import Derivation, ResultDerivation
 from ...context import Context
-from ...graph import NdArray, Op, Spec, Variable, functions_of
-from ...graph.arguments import key_of
-from ...graph.block import Block
-from ...graph.closing import Closing
-from ...graph.leaf import arrays_in
-from ...graph.traverse import as_made, operands_first
-from ...graph.value import on_host
+from ...extend import (
+    Block,
+    Closing,
+    Derivation,
+    NdArray,
+    Op,
+    ResultDerivation,
+    Spec,
+    Variable,
+    arrays_in,
+    as_made,
+    close_with_derivations,
+    functions_of,
+    key_of,
+    on_host,
+    operands_first,
+)
 from ...memory.policies import RecomputeScope
 from ...random import place_of_source
 from .static_arguments import NotSerializable, argument_to_json, written_policy

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph import Variable
-from ...graph.arguments import checked_count
+from ...extend import Variable, checked_count
 from .differences import Tolerances, compare, lagging
 from .problem import CheckedFunction, listed
 from .report import GradientMismatch, NondifferentiableError, kink_report, lagging_report, mismatch_report

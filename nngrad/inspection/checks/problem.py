@@ -9,11 +9,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from ...autodiff.grad import grad
-from ...execution.compiled import executable_of
-from ...execution.lower import linearize
-from ...graph import Function, Variable, contained, set_switches
-from ...graph.leaf import arrays_of
+from ...extend import Function, Variable, arrays_of, contained, executable_of, grad, linearize, set_switches
 
 Array = np.ndarray[Any, Any]
 Arrays = list[Array]

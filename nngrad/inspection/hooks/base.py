@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
-from ...graph import Function, build_options
-from ...graph.options import put_layers, without
+from ...extend import Function, build_options, put_layers, without
 from ..shown import aligned
 
 Arrays = tuple[Any, ...]

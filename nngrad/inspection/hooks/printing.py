@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from ...graph import Function
+from ...extend import Function
 from .base import Arrays, FunctionHook, by_key, label, table_of
 
 

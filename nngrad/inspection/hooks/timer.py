@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ...graph import Function
+from ...extend import Function
 from ..shown import shown_bytes
 from .base import Arrays, FunctionHook, by_key, label, table_of
 

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...graph import Op, Spec
-from ...graph.messages import SourceLocation
+from ...extend import Op, SourceLocation, Spec
 from ..description import Description, Kind
 from ..naming import formula_of
 from .groups import Labels

@@ -7,11 +7,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ...autodiff.request import variables
+from ...extend import Variable, check_bool, did_you_mean, functions_of, variables
 from ...files.replacing import checked_ending, write_whole
-from ...graph import Variable, functions_of
-from ...graph.arguments import check_bool
-from ...graph.messages import did_you_mean
 from ..description import describe
 from .draw_contents import Box, Choices, contents_of
 from .draw_layout import CAPTION, LINE, MARGIN, NOTE, TITLE, DrawingLayout, Frame, body_top, drawing_layout

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...graph.body_op import ControlOp
+from ...extend import ControlOp
 from ..description import BodyEntry, Description, Kind
 from .document import labels_of, structure_of_layout
 from .initial_view import initial_view

@@ -12,10 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...autodiff import grad
-from ...graph import Variable
-from ...graph.arguments import checked_count
-from ...graph.messages import did_you_mean
+from ...extend import Variable, checked_count, did_you_mean, grad
 from .. import MemoryReport, count, memory_report
 from ..shown import unit_of_bytes
 from .spectrum import Spectrum, hessian_spectrum_of

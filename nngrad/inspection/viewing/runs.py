@@ -10,10 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ...execution.interpret import interpret
-from ...execution.lower import linearize
-from ...graph import Function, Variable
-from ...graph.value import on_host
+from ...extend import Function, Variable, interpret, linearize, on_host
 from ...memory import timeline
 from ..description import Description
 from ..nan import arrays_of_last_forward

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...graph import Variable
-from ...graph.arguments import checked_count
+from ...extend import Variable, checked_count
 from ..lanczos import Ritz, lanczos, product_of_hessian
 
 Array = np.ndarray[Any, Any]

@@ -15,9 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ...autodiff.request import variables
+from ...extend import Variable, variables
 from ...files.replacing import checked_ending, write_whole
-from ...graph import Variable
 from ..description import Description, describe
 from .document import Measured, document
 from .runs import lifetimes_of, seconds_of, values_of_run, values_there

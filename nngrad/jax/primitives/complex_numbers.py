@@ -15,8 +15,8 @@ from jax import lax
 from jax import numpy as jnp
 
 from ... import functions as F
+from ...extend import Variable
 from ...functions.complex_matrices import general_eig, hermitian_eigh
-from ...graph import Variable
 from ..values import ComplexPair, KnownArray
 from .registry import RULES, JaxprEquation, both_parts, require, scalar, variable
 

@@ -17,9 +17,9 @@ from jax import numpy as jnp
 from backward_registry.incomplete import gamma_by_shape
 
 from ... import functions as F
+from ...extend import Variable
 from ...functions.array import in_dtype
 from ...functions.axes import axes_of
-from ...graph import Variable
 from ..values import KnownArray
 from .registry import POINTWISE, JaxprEquation, opens, require, require_floating, scalar, variable
 

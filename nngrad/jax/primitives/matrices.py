@@ -12,10 +12,10 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from ... import functions as F
 from ...derivatives.implicit.packing import Packing
 from ...derivatives.implicit.packing import equation as captured_equation
+from ...extend import Variable, apply
 from ...functions.bodies.implicit import solve_by_body
 from ...functions.bodies.matrices import NotLinear, transpose_of
 from ...functions.factors import lu_decomposition
-from ...graph import Variable, apply
 from ..values import Value, is_held
 from .movement import reshaped_once, transposed_once
 from .registry import JaxprEquation, controls, opens, require, require_floating, variable

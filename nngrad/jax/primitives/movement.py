@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import functions as F
-from ...graph import Variable
+from ...extend import Variable
 from .registry import JaxprEquation, opens, require, scalar, variable
 
 

@@ -9,9 +9,8 @@ import numpy as np
 from jax import lax
 
 from ... import functions as F
+from ...extend import NdArray, Variable, leaf_of
 from ...functions.array import in_dtype
-from ...graph import NdArray, Variable
-from ...graph.variable import leaf_of
 from ..values import KnownArray
 from .movement import reshaped_once, sliced, transposed_once
 from .registry import JaxprEquation, opens, require, variable

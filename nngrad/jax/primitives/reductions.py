@@ -13,8 +13,8 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ... import functions as F
+from ...extend import Variable, spec_of
 from ...functions.jaxprs import jaxpr_for
-from ...graph import Variable, spec_of
 from ..values import KnownArray, known
 from .elementwise import as_zero_or_one
 from .movement import sliced

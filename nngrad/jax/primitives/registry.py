@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import numpy as jnp
 
+from ...extend import Variable
+from ...extend import equation_parameters as parameters_of
+from ...extend import primitive_name as name_of
 from ...functions.array import constant
-from ...graph import Variable
-from ...graph.jaxpr import name_of, parameters_of
 from ..values import ComplexPair, KnownArray
 
 

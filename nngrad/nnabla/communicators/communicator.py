@@ -17,9 +17,7 @@ import numpy as np
 from ...context import Context
 from ...distributed import hosts
 from ...distributed.across import gathered
-from ...graph import NdArray, Variable
-from ...graph.leaf import arrays_in
-from ...graph.process import Processes, several_processes
+from ...extend import NdArray, Processes, Variable, arrays_in, several_processes
 from .exchanges import (
     AllReduceCallback,
     Exchange,

@@ -14,13 +14,19 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...distributed.across import Across
-from ...execution.compiled import bytes_of
+from ...extend import (
+    AXIS,
+    NdArray,
+    Processes,
+    Spec,
+    Variable,
+    as_one_of,
+    bytes_of,
+    cache_about_structures,
+    put_together,
+    x64_if,
+)
 from ...functions.collectives import from_process
-from ...graph import NdArray, Spec, Variable
-from ...graph.bounded_cache import cache_about_structures
-from ...graph.process import AXIS, Processes, as_one_of
-from ...graph.spec import x64_if
-from ...graph.value import put_together
 
 Kind = Literal["sum", "from one", "gather", "sum and scatter"]
 Packs = tuple[tuple[int, ...], ...]

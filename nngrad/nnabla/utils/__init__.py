@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ...graph.messages import no_attribute as _no_attribute
+from ...extend import no_attribute as _no_attribute
 from . import data_iterator as data_iterator
 from . import data_source as data_source
 from . import data_source_implements as data_source_implements

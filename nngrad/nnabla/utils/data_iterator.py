@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...graph.arguments import checked_count
+from ...extend import checked_count
 from .data_source import (
     CacheDataSource,
     DataSource,

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ...extend import Variable
 from ...files.nnabla_networks import build_network, read_networks
 from ...files.parameter_files import load_parameters
-from ...graph import Variable
 from ...parameter import get_parameters, parameter_scope, set_parameter
 
 EXTENSIONS = (".nnp", ".nntxt", ".prototxt")

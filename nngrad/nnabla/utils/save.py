@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ...extend import Variable, arrays_in
 from ...files.archives import archive_of
 from ...files.nnabla_files import h5_of, package_for
 from ...files.nnabla_networks import network_message
 from ...files.nnabla_writing import CannotBeSaved, NetworkWriter
 from ...files.replacing import write_whole
-from ...graph import Variable
-from ...graph.leaf import arrays_in
 from ...parameter import get_parameters
 from .nnp_graph import EXTENSIONS
 

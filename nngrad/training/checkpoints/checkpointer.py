@@ -14,9 +14,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from ...graph import Variable
-from ...graph.arguments import checked_count
-from ...graph.signatures import explained
+from ...extend import Variable, checked_count, explained
 from ...solvers import Solver
 from ..modules import Module
 from .contents import CheckpointContents, check_holder

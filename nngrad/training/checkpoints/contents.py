@@ -13,13 +13,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from ...extend import NdArray, Value, Variable, arrays_in, build_options, leaf_of, x64_if
 from ...files.parameter_files import Change, _make
 from ...files.storage import CODES
-from ...graph import NdArray, Variable, build_options
-from ...graph.leaf import arrays_in
-from ...graph.spec import x64_if
-from ...graph.value import Value
-from ...graph.variable import leaf_of
 from ...parameter import (
     Scope,
     get_current_parameter_scope,

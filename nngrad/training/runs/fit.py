@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...graph.arguments import checked_count
+from ...extend import checked_count
 from ..checkpoints import Checkpointer
 from ..checkpoints.finite import RecentLosses
 from ..feeding import Feed, is_of_grain, source_of

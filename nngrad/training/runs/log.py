@@ -22,10 +22,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column
 
 from ...distributed import hosts
+from ...extend import NdArray, Variable, checked_count
 from ...files.nnabla_files import package_for
 from ...files.replacing import read_whole, write_whole
-from ...graph import NdArray, Variable
-from ...graph.arguments import checked_count
 
 
 class Shown:
