@@ -27,7 +27,8 @@ class Runner:
     """
 
     def __init__(self) -> None:
-        command = [sys.executable, "-W", "error", "-m", __name__]
+        slow = "ignore:compiling this took:UserWarning"  # on a busy machine
+        command = [sys.executable, "-W", "error", "-W", slow, "-m", __name__]
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
