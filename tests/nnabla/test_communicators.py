@@ -29,7 +29,7 @@ from nngrad.graph.spec import spec_of
 from nngrad.nnabla.communicators.exchanges import packs_of
 from nngrad_command.launched import COORDINATOR, INDEX
 from nngrad_command.launched import COUNT as PROCESSES
-from tests.communicating import ROWS
+from tests.nnabla.communicating import ROWS
 from tests.oracle import by_jax
 from tests.refusals import refused
 
@@ -218,7 +218,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of the processes found, each for itself."""
     folder = tmp_path_factory.mktemp("communicators")
     parts = ("collectives", "graphs", "refusals", "example")
-    script = str(ROOT / "tests" / "communicating.py")
+    script = str(ROOT / "tests" / "nnabla" / "communicating.py")
     run("nngrad", "launch", "-n", str(REAL), script, str(folder), *parts)
     return findings(folder, REAL)
 
@@ -227,7 +227,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def by_itself(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What one process found, that nobody launched."""
     folder = tmp_path_factory.mktemp("communicators")
-    run("tests.communicating", str(folder), "alone", "example")
+    run("tests.nnabla.communicating", str(folder), "alone", "example")
     return findings(folder, 1)[0]
 
 

@@ -1,5 +1,5 @@
-"""What each of several processes does in `tests/nnabla/test_communicators.py`: `python -m tests.communicating PART`
-joins the others, and writes what it found to a file, as JSON."""
+"""What each of several processes does in `test_communicators.py`: `python -m tests.nnabla.communicating PART` joins the
+others, and writes what it found to a file, as JSON."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ def alone(comm: C.Communicator) -> dict[str, Any]:
 def example(comm: C.Communicator) -> dict[str, Any]:
     """The example: a few steps with sums after backward, and as many with a callback; and what it writes."""
     found = {}
-    script = str(Path(__file__).parents[1] / "examples" / "data_parallel.py")
+    script = str(Path(__file__).parents[2] / "examples" / "data_parallel.py")
     for name, options in (("after", []), ("callback", ["--callback"])):
         with tempfile.TemporaryDirectory() as folder, nn.parameter_scope(name, scope=OrderedDict()):
             out = Path(folder) / "out.json"
