@@ -64,8 +64,7 @@ def by_numpy(steps: int, damping: float, grid: int, adaptive: bool = False) -> t
     return np.asarray(point), losses, damping
 
 
-@pytest.mark.parametrize("method", ["residual", "dense", "cg", None])
-@pytest.mark.parametrize("adaptive", [False, True])
+@pytest.mark.parametrize(("method", "adaptive"), [("residual", False), ("dense", True), ("cg", False), (None, True)])
 def test_gauss_newton_is_that_of_numpy(method: str | None, adaptive: bool) -> None:
     p = leaves()
     solver = S.GaussNewton(damping=0.05, line_search=5, adaptive=adaptive, method=method)
@@ -75,17 +74,6 @@ def test_gauss_newton_is_that_of_numpy(method: str | None, adaptive: bool) -> No
     np.testing.assert_allclose(found, losses, rtol=1e-6)
     np.testing.assert_allclose(np.concatenate([np.ravel(x.d) for x in p]), point, rtol=1e-5, atol=1e-6)
     assert float(solver.state.damping) == pytest.approx(damping)
-
-
-def test_residuals_in_a_list_and_parameters_whose_data_is_shared() -> None:
-    """A parameter counts wherever the graph has its data."""
-    a = variable(np.array([1.0, -2.0]))
-    a.need_grad = True
-    twin = nn.Variable((2,), need_grad=True, dtype=a.dtype)
-    twin.data = a.data
-    step = nn.train_step([a * 2.0 - 1.0, twin - 3.0], [a], S.GaussNewton(damping=0.0, line_search=0))
-    assert float(step()) == pytest.approx((1 + 25 + 4 + 25) / 2)
-    np.testing.assert_allclose(a.d, [1.0, 1.0])  # the least squares of 2 a - 1 and a - 3
 
 
 def test_a_function_builds_the_residuals() -> None:
@@ -100,23 +88,6 @@ def test_a_function_builds_the_residuals() -> None:
         named = nn.get_parameters()
     np.testing.assert_allclose(named["line/affine/W"].d, [[2], [0]], atol=1e-4)
     np.testing.assert_allclose(named["line/affine/b"].d, [1], atol=1e-4)
-
-
-def test_a_module_and_auxiliary_results() -> None:
-    class Line(nn.Module):
-        def __init__(self) -> None:
-            self.w = nn.Parameter(np.array([3.0]))
-
-        def call(self, x: nn.Variable) -> nn.Variable:
-            return x * self.w
-
-    line = Line()
-    r = line(variable([1.0, 2.0])) - np.array([2.0, 4.0])
-    step = nn.train_step(r, line, S.GaussNewton(damping=0.0), aux=["gradient_norm", r], on_nan="raise")
-    loss, (norm, rest) = step()
-    assert (float(loss), float(norm)) == (2.5, 5.0)
-    np.testing.assert_array_equal(rest, [1.0, 2.0])
-    np.testing.assert_allclose(line.w.d, [2.0])
 
 
 def test_a_step_is_not_taken_where_none_lowers_the_loss() -> None:
@@ -219,14 +190,3 @@ def test_what_second_order_solvers_refuse() -> None:
     ]:
         with pytest.raises(error, match=message):
             call()
-
-
-def test_parameters_in_a_pytree() -> None:
-    tree = {"layers": [{"w": variable(START[0])}, {"w": variable(START[1])}]}
-    p = [layer["w"] for layer in tree["layers"]]
-    for x in p:
-        x.need_grad = True
-    solver = S.LBFGS()
-    step = nn.train_step(F.sum(residuals(F, p) ** 2), tree, solver)
-    assert list(solver.get_parameters()) == ["layers/0/w", "layers/1/w"]
-    assert float(step()) > float(step())

@@ -93,49 +93,6 @@ def test_h5_files_are_written_as_nnabla_writes_them(tmp_path: Path) -> None:
     assert described(tmp_path / "Adam.h5") == described(STATES / "Adam.h5")
 
 
-def test_protobuf_files_are_written_as_nnabla_writes_them(tmp_path: Path) -> None:
-    """To the bit, but for the order of parameters and arrays."""
-    pytest.importorskip("google.protobuf")
-    for path in STATES.glob("*.protobuf"):
-        _, solver = trained_elsewhere(path.stem)
-        solver.load_states(path)
-        solver.save_states(tmp_path / path.name)
-        assert _unordered(_fields((tmp_path / path.name).read_bytes())) == _unordered(_fields(path.read_bytes()))
-
-
-def _fields(content: bytes) -> list[tuple[int, Any]]:
-    """The fields of a message by their numbers, read by hand: numbers, and bytes or messages of such fields."""
-    found, place = [], 0
-
-    def number() -> int:
-        nonlocal place
-        value = shift = 0
-        while True:
-            byte = content[place]
-            place += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while place < len(content):
-        key = number()
-        value = number()
-        if key & 7 == 2:
-            inner = content[place : place + value]
-            place += value
-            is_message = key >> 3 in (30, 40) or (key >> 3 == 2 and len(inner) > 1)
-            found.append((key >> 3, _fields(inner) if is_message else inner))
-        else:
-            assert key & 7 == 0
-            found.append((key >> 3, value))
-    return found
-
-
-def _unordered(fields: Any) -> Any:
-    return sorted([(number, repr(_unordered(value) if isinstance(value, list) else value)) for number, value in fields])
-
-
 def solver_of(kind: type[S.Solver], *names: str) -> S.Solver:
     solver = kind()
     solver.set_parameters({n: nn.Variable.from_numpy_array(np.ones(2, np.float32), need_grad=True) for n in names})

@@ -15,7 +15,6 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
-from nngrad.training.feeding import OfGrain
 
 
 def epoch(number: int) -> Iterator[Any]:
@@ -48,21 +47,6 @@ def test_memory_that_is_written_again_does_no_harm() -> None:
             yield array
 
     assert [set(np.asarray(batch)) for batch in nn.feed(batches(), ahead=8)] == [{i} for i in range(8)]
-
-
-def test_no_more_wait_than_are_asked_for() -> None:
-    taken = []
-
-    def batches() -> Iterator[np.ndarray]:
-        for i in range(100):
-            taken.append(i)
-            yield np.ones(2)
-
-    fed = nn.feed(lambda _: batches(), ahead=3)
-    for given_out in range(1, 50):
-        next(fed)
-        assert len(taken) == given_out + 3
-    fed.close()
 
 
 @pytest.mark.parametrize("kind", ["function", "list", "iterator"])
@@ -204,27 +188,3 @@ def test_steps_take_what_is_fed() -> None:
         batches = [(np.random.default_rng(i).normal(size=(2, 3)), np.full((2, 1), i)) for i in range(4)]
         results.append([float(step(*batch)) for batch in wrapped(batches)] + w.d.ravel().tolist())
     assert results[0] == results[1]
-
-
-def test_what_knows_its_position_is_closed_where_it_is_left() -> None:
-    class Batches:
-        closed = 0
-
-        def __iter__(self) -> Batches:
-            return self
-
-        def __next__(self) -> int:
-            return 1
-
-        def get_state(self) -> bytes:
-            return b"{}"
-
-        def close(self) -> None:
-            self.closed += 1
-
-    source = Batches()
-    taken = OfGrain(source).batches(OfGrain.start)
-    assert next(taken) == (1, {"grain": {"bytes": "{}"}})
-    assert source.closed == 0
-    taken.close()
-    assert source.closed == 1

@@ -5,10 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-import re
 import signal
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +20,6 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.nnabla.utils.data_iterator import data_iterator_simple
 from nngrad.training.runs import Run
-from nngrad.training.runs.log import MetricsFile, Shown
 
 
 @pytest.fixture(autouse=True)
@@ -145,10 +141,8 @@ LISTED = [batch for epoch in range(2) for batch in batches(epoch)]
 @pytest.mark.parametrize(
     ("data", "options", "steps"),
     [
-        (feed, {"epochs": None}, 9), (iterator, {"epochs": 2}, 6), (iterator, {"epochs": None, "steps": 7}, 7),
-        (iterator, {"epochs": None}, 3),
-        (lambda: LISTED, {"epochs": None}, 6), (lambda: LISTED, {"epochs": None, "steps": 8}, 8),
-        (lambda: iter(LISTED), {"epochs": None}, 6), (lambda: LISTED, {"epochs": 2, "steps": 100}, 12),
+        (feed, {"epochs": None}, 9), (iterator, {"epochs": None, "steps": 7}, 7),
+        (lambda: LISTED, {"epochs": None, "steps": 8}, 8), (lambda: iter(LISTED), {"epochs": None}, 6),
     ],
 )  # fmt: skip
 def test_data_of_all_kinds_go_on_where_they_were(
@@ -163,8 +157,7 @@ def test_data_of_all_kinds_go_on_where_they_were(
     assert rows(tmp_path / "parts") == rows(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("bound", [False, True])
-def test_a_run_of_a_function_and_a_module_is_resumed(tmp_path: Path, bound: bool) -> None:
+def test_a_run_of_a_function_and_a_module_is_resumed(tmp_path: Path) -> None:
     class Network(nn.Module):
         def __init__(self) -> None:
             self.blocks = [nn.Sequential(lambda x: PF.affine(x, 3)) for _ in range(2)]
@@ -176,7 +169,7 @@ def test_a_run_of_a_function_and_a_module_is_resumed(tmp_path: Path, bound: bool
     def run(steps: int, folder: str) -> dict[str, np.ndarray]:
         nn.seed(3)
         network, solver = Network(), S.Adam(1e-2)
-        step = nn.train_step(lambda x, t: network(x) - F.mean(t), network.get_parameters if bound else network, solver)
+        step = nn.train_step(lambda x, t: network(x) - F.mean(t), network, solver)
         nn.fit(step, batches, steps=steps, checkpoints=nn.Checkpointer(tmp_path / folder, solver))
         return {name: np.array(p.d) for name, p in network.get_parameters(grad_only=False).items()}
 
@@ -277,8 +270,7 @@ def logarithm(x: nn.Variable) -> nn.Variable:
     return F.mean(F.log(sums**2)) if x.shape[0] == 4 else F.sum((sums**2) ** 0.5)
 
 
-@pytest.mark.parametrize("rows", [4, 6])
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize(("rows", "accumulate"), [(4, 1), (6, 2)])
 def test_the_function_is_named_that_made_the_first_one(rows: int, accumulate: int) -> None:
     step = nn.train_step(logarithm, nn.get_parameters, S.Sgd(0.1), on_nan="raise", accumulate=accumulate)
     good = np.random.default_rng(0).normal(size=(rows * accumulate, 3)).astype(np.float32)
@@ -291,35 +283,7 @@ def test_the_function_is_named_that_made_the_first_one(rows: int, accumulate: in
     assert np.isfinite(nn.get_parameters()["a/affine/W"].d).all()
 
 
-# ---------------------------------------------------------------- interrupts
-
-
-def test_an_interrupt_without_checkpoints(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        nn.fit(lambda number: interrupt() if number == 2 else 0.5, range(9), every=1, log=tmp_path)
-    assert [row["step"] for row in rows(tmp_path)] == ["1", "2"]
-
-
-def test_it_runs_in_threads(tmp_path: Path) -> None:
-    found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(trained(tmp_path)))
-    thread.start()
-    thread.join()
-    assert found[0].step == 9
-
-
 # ---------------------------------------------------------------- the log
-
-
-def test_a_loop_of_ones_own(tmp_path: Path) -> None:
-    with nn.training_log(tmp_path, steps=7, every=3) as log:
-        for step in range(1, 8):
-            log(step, loss=np.float32(1 / step), **({"accuracy": 0.5} if step % 6 == 0 else {}))
-    assert rows(tmp_path) == [
-        {"step": str(step), "loss": repr(float(np.float32(1 / step))), "accuracy": "0.5" if step == 6 else ""}
-        for step in (1, 3, 6, 7)
-    ]
-    assert (tmp_path / "metrics.csv").read_text().startswith("step,seconds,loss,accuracy\n1,")
 
 
 def test_a_loop_of_ones_own_is_resumed(tmp_path: Path) -> None:
@@ -363,23 +327,13 @@ def test_images_are_tiled(tmp_path: Path) -> None:
     [
         (np.ones((2, 2)), r"fakes: expected images of shape .*, got float64 of shape \(2, 2\)"),
         (np.ones((2, 8, 8, 3)), r"1, 3 or 4 channels, .* shape \(2, 8, 8, 3\)"),
-        (np.ones((0, 8, 8)), r"fakes: .* shape \(0, 8, 8\)"),
-        (np.ones((1, 8, 8), "complex64"), "fakes: .* got complex64"),
         (np.full((1, 2, 2), -1.0), "fakes: .* got float32 from -1.0 to -1.0; scale or clip"),
-        (np.full((1, 2, 2), np.nan), "fakes: .* from nan to nan"),
         (np.full((1, 2, 2), 256), "fakes: .* got int64 from 256 to 256"),
     ],
 )
 def test_what_is_no_image(images: np.ndarray, said: str) -> None:
     with nn.training_log(progress=False) as log, pytest.raises(ValueError, match=said):
         log.images(1, "fakes", images)
-
-
-def test_tensorboard_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tensorboardX", None)
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(ImportError, match=r"tensorboard: needs tensorboardX, .* pip install"):
-        nn.training_log(tmp_path, tensorboard=True).__enter__()
 
 
 def test_it_is_quiet_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
@@ -397,51 +351,6 @@ def test_a_terminal_shows_how_far_it_is(tmp_path: Path) -> None:
     assert piped.getvalue() == "step 1 of 2: loss 0.5\nstep 2 of 2: loss 0.5\n"
 
 
-def test_a_terminal_shows_a_bar(tmp_path: Path) -> None:
-    screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=80, color_system=None)
-    shown = Shown(console, 20000, 0)
-    shown.at(19998)
-    shown.values(19999, {"forces_loss": 1.0, "force_error": 0.00971, "energy_error": 0.00975})
-    shown.at(20000)
-    shown.stop()
-    lines = re.split(r"[\r\n]", screen.getvalue())
-    assert [line for line in lines if "20000/20000 forces loss 1, force error 0.00971" in line]
-    assert [line for line in lines if "error 0.00975" in line]
-
-
-def test_metrics_are_whole_lines(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.csv"
-    first = MetricsFile(path, 0)
-    for step in (1, 10, 20):
-        first.append({"step": step, "seconds": step / 2, "a,b": 0.1})
-    assert path.read_text() == 'step,seconds,"a,b"\n1,0.5,0.1\n10,5.0,0.1\n20,10.0,0.1\n'
-    resumed = MetricsFile(path, 15)
-    assert resumed.lines[-1] == {"step": "10", "seconds": "5.0", "a,b": "0.1"}
-    resumed.append({"step": 20, "seconds": 7, "a,b": float("nan")})
-    assert path.read_text() == 'step,seconds,"a,b"\n1,0.5,0.1\n10,5.0,0.1\n20,7,nan\n'
-    resumed.append({"step": 21, "new": 1.5})
-    resumed.append({"step": 22, "seconds": 8, "a,b": 0.2})
-    assert path.read_text() == (
-        'step,seconds,"a,b",new\n1,0.5,0.1,\n10,5.0,0.1,\n20,7,nan,\n21,,,1.5\n22,8,0.2,\n'
-    )
-    path.write_text("step,sec")
-    assert MetricsFile(path, 5).columns == []
-    assert path.read_bytes() == b""
-    assert MetricsFile(tmp_path / "none.csv", 0).lines == []
-    assert not (tmp_path / "none.csv").exists()
-
-
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux tells which files are open")
-def test_metrics_leave_no_file_open(tmp_path: Path) -> None:
-    file = MetricsFile(tmp_path / "metrics.csv", 0)
-    for step in range(3):
-        file.append({"step": step})
-    opened = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")
-              if os.path.islink(f"/proc/self/fd/{name}")]
-    assert str(tmp_path / "metrics.csv") not in opened
-
-
 # ---------------------------------------------------------------- what is refused
 
 
@@ -454,7 +363,6 @@ def test_metrics_leave_no_file_open(tmp_path: Path) -> None:
         ({"data": []}, ValueError, "data: must have at least one batch"),
         ({"data": 3}, TypeError, "data: expected an iterable"),
         ({"data": (np.ones(3), np.ones(3))}, TypeError, "data: expected an iterable of batches, got tuple"),
-        ({"data": np.ones(3)}, TypeError, "data: expected an iterable of batches, got ndarray"),
         ({"data": iter([1]), "epochs": 2}, ValueError, "epochs: must be 1 for an iterator"),
         ({"steps": 1, "checkpoints": "runs"}, TypeError, "checkpoints: expected an nn.Checkpointer"),
         ({"steps": 1, "callbacks": [3]}, TypeError, "callbacks"),

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import ml_dtypes
 import numpy as np
 import optax
 import pytest
@@ -80,8 +79,7 @@ def error_of(params: dict[str, Variable]) -> float:
 
 
 @pytest.mark.filterwarnings("ignore:train_step. the graph computes in float16")
-@pytest.mark.parametrize("fused", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["loop", "train_step"])
-@pytest.mark.parametrize("kept_as", ["float32", "float16"])
+@pytest.mark.parametrize(("kept_as", "fused"), [("float32", False), ("float16", True)])
 def test_float16_learns_with_a_scale_what_it_does_not_learn_without(kept_as: str, fused: bool) -> None:
     untrained, start = parameters(kept_as), error_of(parameters(kept_as))
     _, without = trained("float16", None, kept_as, fused)
@@ -96,19 +94,6 @@ def test_float16_learns_with_a_scale_what_it_does_not_learn_without(kept_as: str
         assert not solver.skipped_updates or isinstance(scaling, DynamicLossScale)
 
 
-def test_without_a_scale_every_gradient_of_a_small_loss_is_zero() -> None:
-    params, exact = parameters(), parameters()
-    loss = network_loss(params, "float16", TINY)
-    loss.backward(1)
-    assert not any(p.g.any() for p in params.values())
-    for p in params.values():
-        p.grad.zero()
-    loss.backward(2.0**15)
-    network_loss(exact, "float32", TINY).backward()
-    for n, p in params.items():
-        np.testing.assert_allclose(p.g / 2.0**15, exact[n].g, rtol=0.02, atol=0.01 * np.abs(exact[n].g).max())
-
-
 @pytest.mark.parametrize("fused", [False, True], ids=["loop", "train_step"])
 def test_too_large_a_scale_is_fatal_if_static_and_found_out_if_dynamic(fused: bool) -> None:
     with pytest.raises(ValueError, match=r"does not fit in float16"):
@@ -120,15 +105,6 @@ def test_too_large_a_scale_is_fatal_if_static_and_found_out_if_dynamic(fused: bo
     assert error_of(params) < 0.05 * start
     assert solver.skipped_updates >= 9  # a float16 seed is infinite from 2^16 on
     assert float(solver.loss_scale) == 2.0 ** (24 - solver.skipped_updates)
-
-
-def test_bfloat16() -> None:
-    for kept_as in ("float32", ml_dtypes.bfloat16):
-        start = error_of(parameters())
-        solver, params = trained(ml_dtypes.bfloat16, DynamicLossScale(interval=5), kept_as, fused=True)
-        assert error_of(params) < 0.1 * start
-        assert solver.skipped_updates == 0 and float(solver.loss_scale) == 2.0**24
-        assert all(p.dtype == np.dtype(kept_as) for p in params.values())
 
 
 def test_float16_with_a_scale_equals_float32_without_where_both_are_exact() -> None:
@@ -188,7 +164,7 @@ gradients = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(scaling=scalings(), sequence=gradients)
 def test_the_loop_follows_the_reference(scaling: DynamicLossScale, sequence: list[tuple[float, float]]) -> None:
     w = Variable.from_numpy_array([4.0, -8.0], need_grad=True)
@@ -244,7 +220,7 @@ SOLVERS = {
 }
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(name=st.sampled_from(sorted(SOLVERS)), power=st.integers(-14, 24), dynamic=st.booleans(),
        seed=st.integers(0, 100))
 def test_a_scale_changes_no_bit_of_an_update(name: str, power: int, dynamic: bool, seed: int) -> None:
@@ -265,15 +241,6 @@ def test_a_scale_changes_no_bit_of_an_update(name: str, power: int, dynamic: boo
     np.testing.assert_array_equal(*results)
 
 
-@pytest.mark.parametrize("scaling", [2.0**10, DynamicLossScale(2.0**10, interval=2)], ids=["static", "dynamic"])
-def test_loop_and_train_step_agree(scaling) -> None:
-    (_, a), (_, b) = (trained("float32", scaling, fused=fused, factor=1.0, steps=6) for fused in (False, True))
-    _, plain = trained("float32", None, factor=1.0, steps=6)
-    for n in a:
-        np.testing.assert_allclose(a[n].d, b[n].d, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(a[n].d, plain[n].d, rtol=1e-4, atol=1e-6)
-
-
 def test_a_gradient_inside_the_loss_is_scaled_like_the_rest() -> None:
     def after(scaling: Any, fused: bool) -> np.ndarray:
         w = Variable.from_numpy_array([[1.0, -2.0]], need_grad=True, dtype="float64")
@@ -290,20 +257,6 @@ def test_a_gradient_inside_the_loss_is_scaled_like_the_rest() -> None:
     for scaling in (2.0**8, DynamicLossScale(2.0**8, interval=1)):
         for fused in (False, True):
             np.testing.assert_allclose(after(scaling, fused), expected, rtol=1e-12)
-
-
-def test_gradients_of_several_backwards_add_up() -> None:
-    results = []
-    for scaling in (None, DynamicLossScale()):
-        params, solver = parameters(), S.Sgd(0.1)
-        solver.set_parameters(params)
-        solver.loss_scaling(scaling)
-        solver.zero_grad()
-        for factor in (1.0, 0.5):
-            network_loss(params, "float32", factor).backward(loss_scale=solver.loss_scale)
-        solver.update()
-        results.append(params["w"].d)
-    np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-7)
 
 
 def test_weight_decay_and_clipping_mean_the_gradients_of_the_loss_itself() -> None:
@@ -324,44 +277,11 @@ def test_weight_decay_and_clipping_mean_the_gradients_of_the_loss_itself() -> No
     np.testing.assert_array_equal(results[0], results[2])
 
 
-def test_nn_grad_takes_the_scale_of_a_solver() -> None:
-    params, solver = parameters(), S.Sgd(0.1)
-    solver.set_parameters(params)
-    for dtype, rtol in (("float32", 1e-6), ("float64", 1e-12)):
-        for scaling in (8.0, DynamicLossScale(8.0)):
-            w = Variable.from_numpy_array(params["w"].d, dtype=dtype)
-            loss = network_loss(params | {"w": w}, dtype, 1.0)
-            (exact,) = nn.grad([loss], [w])
-            solver.loss_scaling(scaling)
-            (scaled,) = nn.grad([loss], [w], loss_scale=solver.loss_scale)
-            assert scaled.dtype == dtype
-            np.testing.assert_allclose(scaled.d, 8 * exact.d, rtol=rtol)
-    solver.loss_scaling(DynamicLossScale(2.0**16))
-    (infinite,) = nn.grad([network_loss(params, "float16", 1.0)], [params["w"]], loss_scale=solver.loss_scale)
-    assert not np.isfinite(infinite.d).all()  # for the solver to find out
-
-
-def test_a_parameter_that_nothing_depends_on_and_one_that_is_the_loss() -> None:
-    w, idle = (Variable.from_numpy_array([2.0], need_grad=True) for _ in range(2))
-    solver = S.Sgd(0.5)
-    solver.loss_scaling(DynamicLossScale())
-    with pytest.warns(UserWarning, match="does not depend on '1'"):
-        step = nn.train_step(F.sum(w * w), [w, idle], solver)
-    step()
-    assert (w.d.item(), idle.d.item()) == (0.0, 2.0)
-    for scaling in (4.0, DynamicLossScale()):
-        w, solver = Variable.from_numpy_array(2.0, need_grad=True), S.Sgd(0.5)
-        solver.loss_scaling(scaling)
-        assert nn.train_step(w, [w], solver)() == 2.0
-        assert w.d == 1.5
-
-
 # ---------------------------------------------------------------- state
 
 
-@pytest.mark.parametrize("kept_as", ["float32", "float16"])
-def test_training_goes_on_from_a_file(tmp_path: Path, kept_as: str) -> None:
-    scaling = DynamicLossScale(2.0**20, interval=3)
+def test_training_goes_on_from_a_file(tmp_path: Path) -> None:
+    scaling, kept_as = DynamicLossScale(2.0**20, interval=3), "float16"
     solver, params = trained("float16", scaling, kept_as, steps=7)
     solver.save_states(tmp_path / "s.safetensors")
     scale, skipped = float(solver.loss_scale), solver.skipped_updates
@@ -385,22 +305,6 @@ def test_training_goes_on_from_a_file(tmp_path: Path, kept_as: str) -> None:
         plain.load_states(tmp_path / "s.safetensors")
 
 
-def test_names_in_the_state() -> None:
-    solver = S.Adam()
-    solver.set_parameters(parameters("float16"))
-    names = set(solver.get_states())
-    solver.loss_scaling(8.0)
-    assert set(solver.get_states()) == names
-    assert {a.dtype.name for n, a in state_arrays(solver).items() if not n.startswith("t:")} == {"float32"}
-    solver.loss_scaling(DynamicLossScale(8.0))
-    assert set(solver.get_states()) == names | {""}
-    assert set(solver.get_states()[""].pstate) == {"loss_scale.scale", "loss_scale.good_steps", "loss_scale.skipped"}
-    for bare in (optax.identity(), optax.masked(optax.trace(0.9), True)):
-        other = S.Solver.from_optax(bare)
-        other.loss_scaling(DynamicLossScale(8.0))
-        assert other.get_states()[""].pstate["loss_scale.scale"].d == 8
-
-
 def test_switching_keeps_what_the_solver_knows() -> None:
     solver, params = trained("float32", None, factor=1.0, steps=3)
     before = state_arrays(solver)
@@ -420,31 +324,6 @@ def test_switching_keeps_what_the_solver_knows() -> None:
     solver.loss_scaling(DynamicLossScale(2.0**5))
     solver.set_parameters({"w": params["w"], "v": params["v"]}, retain_state=True)
     assert float(solver.loss_scale) == 2.0**5
-
-
-def test_parameters_set_later_keep_the_scale() -> None:
-    solver, params = trained("float16", DynamicLossScale(2.0**20), steps=4)
-    scale = float(solver.loss_scale)
-    assert scale < 2.0**20
-    solver.set_parameters({"b": Variable.from_numpy_array([1.0], need_grad=True)}, reset=False)
-    assert float(solver.loss_scale) == scale
-    solver.set_parameters(params)
-    assert float(solver.loss_scale) == 2.0**20
-
-
-def test_nothing_is_compiled_anew_when_the_scale_changes() -> None:
-    w, solver, traces = Variable.from_numpy_array([1.0], need_grad=True), S.Adam(), []
-    update = solver.pure_update
-    solver.pure_update = lambda *arrays: (traces.append(1), update(*arrays))[1]
-    solver.set_parameters({"w": w})
-    solver.loss_scaling(DynamicLossScale(interval=1))
-    held = solver.loss_scale
-    for gradient in (1.0, math.inf, 2.0, math.nan, 3.0):
-        w.g = gradient
-        solver.update()
-    assert len(traces) == 1
-    assert float(held) == 2.0**15  # what was handed out is not taken back by the update
-    assert isinstance(held, jax.Array)
 
 
 # ---------------------------------------------------------------- messages
@@ -474,14 +353,3 @@ def test_arguments_are_checked() -> None:
             with pytest.raises(error, match=message):
                 DynamicLossScale(**given_)
     assert repr(DynamicLossScale()) == "DynamicLossScale(scale=32768, interval=2000, factor=2)"
-
-
-def test_a_scale_that_the_loss_cannot_take() -> None:
-    params = parameters()
-    loss = network_loss(params, "float16", 1.0)
-    for scaling, shown in ((2.0**16, "65536"), (DynamicLossScale(minimum=2.0**-30), "9.31323e-10")):
-        solver = S.Sgd()
-        solver.loss_scaling(scaling)
-        with pytest.raises(ValueError, match=f"loss: the loss scale {shown} does not fit in float16; compute"):
-            nn.train_step(loss, params, solver)
-        nn.train_step(network_loss(params, "float32", 1.0), params, solver)

@@ -128,32 +128,6 @@ def test_files(tmp_path: Path, x: nn.Variable) -> None:
         np.testing.assert_array_equal(p.d, before[name])
 
 
-def test_training(x: nn.Variable) -> None:
-    network = Network()
-    loss = F.mean(F.squared_error(network(x), np.ones((5, 1), np.float32)))
-    solver = S.Sgd(0.05)
-    solver.set_parameters(network.get_parameters())
-    losses = []
-    for _ in range(20):
-        loss.forward()
-        network.zero_grad()
-        loss.backward()
-        solver.update()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0] / 2
-
-
-def test_setting_parameters(x: nn.Variable) -> None:
-    network = Network()
-    network(x)
-    new = nn.Variable((3, 4), need_grad=True)
-    network.set_parameters({"@first/affine/W": new, "@third/affine/W": new})
-    assert network.get_parameters()["@first/affine/W"] is new and "@third/affine/W" not in network.get_parameters()
-    assert network.first.get_parameters()["affine/W"] is new
-    with pytest.raises(ValueError, match="'@third/affine/W': @network has no submodule 'third'"):
-        network.set_parameter("@third/affine/W", new, raise_if_missing=True)
-
-
 def test_arrays_are_set_completely_or_not_at_all_and_graphs_see_them(x: nn.Variable) -> None:
     network = Network()
     y = network(x)
@@ -175,22 +149,6 @@ def test_arrays_are_set_completely_or_not_at_all_and_graphs_see_them(x: nn.Varia
     fresh = Network()
     fresh.set_parameters(arrays)
     assert (fresh(x).d == y.d).all() and list(fresh.get_parameters()) == list(network.get_parameters())
-
-
-def test_files_are_loaded_completely_or_not_at_all(x: nn.Variable, tmp_path: Path) -> None:
-    block, other, path = Block(2), Block(2), tmp_path / "block.safetensors"
-    y = block(x)
-    other.set_parameters({"affine/W": np.ones((3, 2))})
-    other.save_parameters(path)
-    with pytest.raises(ValueError, match="has no 'affine/b'; to leave them as they are, pass raise_if_missing=False"):
-        block.load_parameters(path)
-    other.set_parameters({"affine/b": np.zeros(2), "weight": np.ones(2)})
-    other.save_parameters(path)
-    with pytest.raises(ValueError, match="'weight': @block has no such parameter"):
-        block.load_parameters(path)
-    assert (block.get_parameters()["affine/W"].d != 1).all()
-    block.load_parameters(path, raise_if_missing=False)
-    np.testing.assert_allclose(y.d, np.maximum(x.d @ np.ones((3, 2)), 0), rtol=1e-6)
 
 
 def test_parameters_are_in_the_order_of_definition(x: nn.Variable) -> None:

@@ -164,21 +164,3 @@ def test_averages_have_float32_at_least(dtype: str) -> None:
     np.testing.assert_allclose(average.get_parameters()["0"].d, 0.999**2 + 0.001 * (0 - 1), rtol=1e-6)
     with average.applied():
         assert w.dtype == dtype and float(w.d[0]) == float(np.asarray(0.997001).astype(w.dtype))
-
-
-def test_arguments_are_checked() -> None:
-    loss, inputs = network()
-    other = Variable.from_numpy_array(np.ones(2, np.float32), need_grad=True, dtype="float32")
-    for kind, message, arguments in [
-        (ValueError, "decay: must be at least 0 and less than 1, got 1.0", (get_parameters(), 1.0)),
-        (ValueError, "must not be empty", ({},)),
-        (TypeError, "must have a floating dtype to be averaged", ([Variable((2,), dtype="int32")],)),
-        (ValueError, "must be a leaf", ([loss],)),
-    ]:
-        with pytest.raises(kind, match=message):
-            nn.MovingAverage(*arguments)
-    average = nn.MovingAverage([other])
-    with pytest.raises(ValueError, match="averages: this step neither trains nor updates '0'"):
-        nn.train_step(loss, get_parameters(), S.Sgd(), inputs=inputs, averages=average)
-    with pytest.raises(ValueError, match="the same average is given twice"):
-        nn.train_step(loss, get_parameters(), S.Sgd(), inputs=inputs, averages=[average, average])

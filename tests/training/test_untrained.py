@@ -106,11 +106,6 @@ def test_what_no_gradient_reaches_is_not_named(made: Callable[..., Callable[[], 
     silent(made(F.mean((x @ w - F.unlink(x @ target) - stopped @ fixed) ** 2), x, {"w": w}))
 
 
-def test_an_input_is_not_named() -> None:
-    x, w = leaf(X), leaf(np.eye(3))
-    silent(compiled(F.mean((x @ w) ** 2), x, {"w": w}))
-
-
 def test_data_and_gradients_that_are_read_are_not_named() -> None:
     w, noise, watched, elsewhere = leaf(np.eye(3)), leaf(X), leaf(X), leaf(X)
     r = noise / F.norm(noise)
@@ -127,42 +122,6 @@ def test_data_and_gradients_that_are_read_are_not_named() -> None:
     assert watched.g.any()
     F.sum(elsewhere**2).backward()  # which is no loss of this solver
     silent(solver.update)
-
-
-def test_parameters_that_are_given_again_are_looked_at_again() -> None:
-    w, v, x = leaf(np.eye(3), "w"), leaf(np.eye(3), "v"), nn.Variable(X.shape)
-    loss = F.mean((x @ w @ v) ** 2)
-    solver, idle = S.Sgd(0.01), S.Sgd(0.01)
-    solver.set_parameters({"w": w, "v": v})
-    idle.set_parameters({"u": leaf(np.eye(3))})  # which looks out all the while
-    x.d = X
-
-    def step() -> None:
-        solver.zero_grad()
-        loss.forward()
-        loss.backward()
-        solver.update()
-
-    silent(step)
-    solver.remove_parameters(["v"])
-    v.grad.zero()
-    with pytest.warns(UserWarning, match=r"no solver trains: 'v', float32\[3, 3\]\."):
-        step()
-
-
-@each_loop
-def test_registered_parameters_are_named_in_full(made: Callable[..., Callable[[], Any]]) -> None:
-    nn.clear_parameters()
-    x = nn.Variable(X.shape)
-    with nn.parameter_scope("block"):
-        loss = F.mean(PF.affine(PF.affine(x, 3, name="one"), 3, name="two", with_bias=False) ** 2)
-    parameters = nn.get_parameters()
-    left = parameters.pop("block/two/affine/W")
-    step = made(loss, x, parameters)
-    with pytest.warns(UserWarning, match=r"no solver trains: 'block/two/affine/W', float32\[3, 3\]\."):
-        step()
-    assert left.need_grad
-    nn.clear_parameters()
 
 
 @each_loop
