@@ -288,7 +288,7 @@ def get_parameter_or_create(
         param = _found_or_made(name, shape, initializer, need_grad, dtype)
     elif shape is not None and param.spec.shape != shape:
         _check_shape(name, param, shape)
-    if param._need_grad is not need_grad:
+    if param.need_grad is not need_grad:
         param.need_grad = param.spec.differentiable and need_grad
     if as_need_grad is None or as_need_grad is need_grad or as_need_grad == param.need_grad:
         result: Variable = param

@@ -274,6 +274,10 @@ class CustomFunction:
         results: tuple[Any, ...] = self._found(arrays)
         return results
 
+    def _run_for_shapes_of(self, arrays: Arrays) -> tuple[Any, ...]:
+        """As `_run`, by the copy for the shapes and dtypes that `arrays` have."""
+        return self._applied_to(tuple([spec_of(tuple(a.shape), np.dtype(a.dtype)) for a in arrays]))._run(arrays)
+
     def _returned(self, result: Any) -> tuple[Any, ...]:
         """The result of `forward` as a tuple of arrays; raises if it is something else."""
         several = isinstance(result, tuple | list)

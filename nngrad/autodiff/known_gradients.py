@@ -54,7 +54,7 @@ def close_with_derivations(
     waiting, seen = [*about], len(closing.derived)
     while functions or waiting:
         closing.write(functions)
-        new: list[ResultDerivation] = [gx._derived for gx in closing.derived[seen:]]
+        new: list[ResultDerivation] = [gx.derived_by for gx in closing.derived[seen:]]
         seen = len(closing.derived)
         for derived_by in new:
             derivation = derived_by.derivation
@@ -138,7 +138,7 @@ class Question:
 
 def _of_result(closing: Closing, gx: Variable, derivations: Mapping[Derivation, int]) -> Hashable:
     """The derivation of a result of `grad`, in numbers."""
-    derived_by: ResultDerivation = gx._derived
+    derived_by: ResultDerivation = gx.derived_by
     derivation, x = derived_by.derivation, derived_by.input
     if derivation is None or x is None:
         y, by, lead = derived_by.laplacian or (None, None, 0)
@@ -241,7 +241,7 @@ class Answer:
             derivation.remember(known.mode, known.order)
         else:
             for gx in gradients:
-                gx._derived = known
+                gx.derived_by = known
         kept = dict(zip(at([i for i, _ in self.kept]), at([i for _, i in self.kept]), strict=True))
         return GradientResults(gradients, kept, list(self.lost))
 
@@ -343,7 +343,7 @@ def _can_be_made(f: Function, since: int, gradients: Container[int]) -> bool:
     """Whether a step can reproduce everything about an emitted function."""
     plain = f.serial >= since and not f.effects and f.mark is None
     return plain and all([
-        y._need_grad is None and not y.persistent and (y._derived is None or id(y) in gradients)
+        y._need_grad is None and not y.persistent and (y.derived_by is None or id(y) in gradients)
         for y in f.outputs
     ])
 

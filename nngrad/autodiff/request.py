@@ -411,7 +411,7 @@ class Derivation:
         for x, ref in zip(self.inputs, self.results, strict=True):
             gx = ref()
             if gx is not None:
-                gx._derived = ResultDerivation(self, x, mode, order)
+                gx.derived_by = ResultDerivation(self, x, mode, order)
 
     def gradient(self, x: Variable) -> Variable | None:
         """The gradient with respect to `x`, while it lives."""
@@ -452,7 +452,7 @@ def remember(task: Task, mode: Mode, unknown: str, results: Sequence[Variable]) 
     if unknown:
         derived_by = ResultDerivation(None, None, mode, order, unknown, history(derivations_in(task.functions)))
         for gx in results:
-            gx._derived = derived_by
+            gx.derived_by = derived_by
     else:
         stop_gradients: list[Variable] = []
         if task.stop_gradients:  # those on no path change nothing
@@ -465,31 +465,31 @@ def remember_laplacian(result: Variable, y: Variable, x: Variable, lead: int) ->
     """Record that `result` is the Laplacian of `y` by `x`."""
     before = history(derivations_in(functions_of([y])))
     order = 0 if result.parent is None else result.parent.order
-    result._derived = ResultDerivation(None, None, Mode("forward"), order, "it is a Laplacian", before, (y, x, lead))
+    result.derived_by = ResultDerivation(None, None, Mode("forward"), order, "it is a Laplacian", before, (y, x, lead))
 
 
 def derivation_of(g: Variable) -> ResultDerivation | None:
     """The record of `g`; None if it is not a result of `grad`."""
-    derived_by: ResultDerivation | None = g._derived
+    derived_by: ResultDerivation | None = g.derived_by
     return derived_by
 
 
 def derived_in(functions: Sequence[Function]) -> list[Variable]:
     """The results of `grad` among the outputs of `functions`."""
     living = [y for f in functions if f.order for ref in f._outputs if (y := ref()) is not None]
-    return [y for y in living if y._derived is not None]
+    return [y for y in living if y.derived_by is not None]
 
 
 def derivations_of(derived: Iterable[Variable]) -> dict[Derivation, int]:
     """The known derivations of results of `grad`, numbered."""
-    found = dict.fromkeys([gx._derived.derivation for gx in derived])
+    found = dict.fromkeys([gx.derived_by.derivation for gx in derived])
     found.pop(None, None)
     return dict(zip(found, itertools.count(), strict=False))
 
 
 def derivations_in(functions: Sequence[Function]) -> list[ResultDerivation]:
     """The distinct records of results of `grad` among the outputs of `functions`."""
-    found: list[ResultDerivation] = [gx._derived for gx in derived_in(functions)]
+    found: list[ResultDerivation] = [gx.derived_by for gx in derived_in(functions)]
     return list({(id(each.derivation), each.mode): each for each in found}.values())
 
 

@@ -357,7 +357,7 @@ def _moved(f: Function, i: int, xs: Sequence[Variable]) -> tuple[Indices, Indice
         return None
     if not f.op.linear_in(i) and f.op.fuses != "moving":
         return None
-    if any([x._source is not None for x in leaves_of(others)]) or path_between(others, xs, of_values=True)[0]:
+    if any([x.key_source is not None for x in leaves_of(others)]) or path_between(others, xs, of_values=True)[0]:
         return None  # indices that are drawn, or computed from x, change with each run
     x = Variable(f.inputs[i].shape)
     given = [x if k == i else _in_float32(each) for k, each in enumerate(f.inputs)]

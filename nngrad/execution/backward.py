@@ -396,7 +396,7 @@ def watched_leaves(
 
 def record_reached(leaves: Iterable[Variable]) -> None:
     """Record which leaves the gradients of one backward reach."""
-    _reached.append([(weakref.ref(x), weakref.ref(x.cell._value)) for x in leaves])
+    _reached.append([(weakref.ref(x), weakref.ref(x.cell.held)) for x in leaves])
 
 
 def reached_with(own: Iterable[Variable]) -> list[Variable]:
@@ -406,7 +406,7 @@ def reached_with(own: Iterable[Variable]) -> list[Variable]:
     """
     cells = {id(p.cell) for p in own}
     noted = [(group, [(x, value()) for ref, value in group if (x := ref()) is not None]) for group in _reached]
-    written = {id(x) for _, group in noted for x, value in group if x.cell._value is not value}
+    written = {id(x) for _, group in noted for x, value in group if x.cell.held is not value}
     with_own = [any([id(x.cell) in cells for x, _ in group]) for _, group in noted]
     _reached.clear()
     if watching:
@@ -416,7 +416,7 @@ def reached_with(own: Iterable[Variable]) -> list[Variable]:
         for (_, group), is_own in zip(noted, with_own, strict=True)
         if is_own
         for x, _ in group
-        if id(x) not in written and not (x.grad.is_empty or x.grad._value.has_view)
+        if id(x) not in written and not (x.grad.is_empty or x.grad.held.has_view)
     ]
 
 

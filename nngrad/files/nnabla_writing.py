@@ -75,9 +75,9 @@ class NetworkWriter:
     def _declare_leaves(self, parameters: Mapping[Variable, str]) -> None:
         for number, leaf in enumerate(self._closing.leaves):
             name = parameters.get(leaf)
-            if name is None and (number not in self._names or leaf._source is not None):
+            if name is None and (number not in self._names or leaf.key_source is not None):
                 raise CannotBeSaved(f"a leaf of shape {leaf.shape} is neither a parameter nor among `names`"
-                                    if leaf._source is None else "nnabla's format cannot hold random functions")
+                                    if leaf.key_source is None else "nnabla's format cannot hold random functions")
             if name is None:
                 self._batched.add(self._names[number])
             self._names[number] = name or self._names[number]

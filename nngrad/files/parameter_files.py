@@ -191,8 +191,8 @@ def _parameter_for(
         param.need_grad = param.spec.differentiable and flag is not False
         return param, []
     param = there
-    value = _fitting_cell(name, param, array, path)._value
-    changes: list[Change] = [(setattr, param.cell, "_value", value), (setattr, param.cell, "variable", None)]
+    value = _fitting_cell(name, param, array, path).held
+    changes: list[Change] = [(setattr, param.cell, "held", value), (setattr, param.cell, "variable", None)]
     if flag is not None:
         changes.append((setattr, param, "_need_grad", param.spec.differentiable and flag))
     return param, changes

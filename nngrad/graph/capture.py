@@ -48,7 +48,7 @@ def placeholder(spec: Spec, owner: str, argument: Variable | None = None) -> Var
 
 def stands_for(x: Variable) -> tuple[str, Variable] | None:
     """The owner and the argument of a placeholder that is a row or a slice of an argument; None for all others."""
-    source = getattr(x.cell._value, "source", None)
+    source = getattr(x.cell.held, "source", None)
     return (source.owner, source.argument) if isinstance(source, _NoValue) and source.argument is not None else None
 
 
@@ -112,7 +112,7 @@ def captured(
     results = [*[value for _, value in newest], *outputs]
     within = _within(within_body(results), [*updated, *own], often, before)
     given = [*updated, *own, *within.keys]
-    derived = [y for f in within.functions for y in f.outputs if y._derived is not None]
+    derived = [y for f in within.functions for y in f.outputs if y.derived_by is not None]
     differentiated = [y for each in derivations_of(derived) for y in each.outputs] if derived else []
     more = within
     if differentiated:  # derivatives also need what these differentiated, and the leaves that only a loss reads
@@ -131,7 +131,7 @@ def _alone(functions: Iterable[Function], own: Sequence[Variable]) -> frozenset[
     moving = {id(x) for x in own}
     alone = []
     for f in functions:
-        if any([id(x) in moving or x._source is not None for x in f.inputs]):
+        if any([id(x) in moving or x.key_source is not None for x in f.inputs]):
             moving |= {id(y) for y in f.outputs}
         elif f.effects:
             alone.append(f)
@@ -197,7 +197,7 @@ def _within(
     keys: dict[int, Variable] = {}
     found = []
     for f in functions:
-        keys |= {id(x): x for x in f.inputs if x._source is not None}
+        keys |= {id(x): x for x in f.inputs if x.key_source is not None}
         updates = f.effects and f not in before
         if not f.effects and all([id(x) in constants for x in f.inputs]):
             constants |= {id(y) for y in f.outputs}

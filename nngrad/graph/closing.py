@@ -86,7 +86,7 @@ class Closing(dict[Variable, int]):
                     enter(value, ~count)
                     if value._need_grad is False:
                         self.stop_gradients.append(~count)
-                    if value._derived is not None:
+                    if value.derived_by is not None:
                         self.derived.append(value)
                 count += 1
             references += f._outputs
@@ -212,7 +212,7 @@ def close(outputs: Sequence[Variable], inputs: Sequence[Variable], outside: int 
 
 def derivations_of(derived: Iterable[Variable]) -> list[Any]:
     """The known derivations of results of `grad`, except those with stopped gradients on the path."""
-    found = dict.fromkeys([getattr(g._derived, "derivation", None) for g in derived])
+    found = dict.fromkeys([getattr(g.derived_by, "derivation", None) for g in derived])
     return [each for each in found if each is not None and not each.stop_gradients]
 
 

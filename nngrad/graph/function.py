@@ -30,6 +30,9 @@ _tags: weakref.WeakKeyDictionary[Function, dict[str, Any]] = weakref.WeakKeyDict
 """The users' tags of functions."""
 
 
+_GONE: Any = weakref.ref(set())
+"""Stands for an output of a function that nobody holds."""
+
 function_hooks: dict[weakref.ref[Function], dict[str, Any]] = {}
 """Hooks of single functions, by function and name; they vanish with their function."""
 
@@ -150,6 +153,15 @@ class Function:
             outputs.append(y)
         return tuple(outputs)
 
+    def living_outputs(self) -> list[Variable]:
+        """Those of the output Variables that somebody holds."""
+        return [y for ref in self._outputs if (y := ref()) is not None]
+
+    def replace_output(self, index: int, y: Variable | None) -> None:
+        """Make `y` the output at `index`; None to let another be made when it is asked for."""
+        ref: Any = _GONE if y is None else weakref.ref(y)
+        self._outputs = (*self._outputs[:index], ref, *self._outputs[index + 1 :])
+
     def _revived(self) -> tuple[Variable, ...]:
         found = [ref() for ref in self._outputs]
         outputs = tuple([output_variable(self, i) if y is None else y for i, y in enumerate(found)])
@@ -246,7 +258,7 @@ def output_variable(function: Function, index: int) -> Variable:
     x.spec = function.specs[index]
     x.parent = function
     x.index = index
-    x._data = x._grad = x._need_grad = x._derived = x._group = x._source = x._at = None
+    x._data = x._grad = x._need_grad = x.derived_by = x._group = x.key_source = x._at = None
     x.name, x.persistent = "", False
     return x
 
@@ -300,7 +312,7 @@ def create(
     else:
         result = new_variable(Variable)  # an `output_variable`, without a call for each function
         result.spec, result.parent, result.index = specs[0], f, 0
-        result._data = result._grad = result._need_grad = result._derived = result._group = result._source = None
+        result._data = result._grad = result._need_grad = result.derived_by = result._group = result.key_source = None
         result._at, result.name, result.persistent = None, "", False
         f._outputs = (weakref.ref(result),)
     if options.special:

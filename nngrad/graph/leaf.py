@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def drawn_leaf(spec: Spec, source: KeySource, name: str = "") -> Variable:
     """A leaf whose value `source` draws anew at every `forward()`: the key of a random function."""
     x = leaf_of(NdArray.of_spec(spec), name)
-    x._source = source
+    x.key_source = source
     return x
 
 
@@ -47,9 +47,9 @@ def arrays_of(
         check_process()
     cells = [x.cell if x._data is None else x._data for x in leaves]
     keys = {}
-    for i in [i for i, x in enumerate(leaves) if x._source is not None]:
+    for i in [i for i, x in enumerate(leaves) if x.key_source is not None]:
         if draw or cells[i].is_zero:
-            source = leaves[i]._source
+            source = leaves[i].key_source
             keys[i] = source() if draw else source.ahead()  # type: ignore[misc, union-attr]
             cells[i].put(keys[i])
     values = values_of(cells)

@@ -51,11 +51,12 @@ class NdArray(CellOperators):
         dtype: Its dtype; float32 by default.
     """
 
-    __slots__ = ("__weakref__", "_spec", "_value", "axes", "by_default", "variable")
+    __slots__ = ("__weakref__", "_spec", "axes", "by_default", "held", "variable")
 
     __array_priority__ = 500.0
 
-    _value: Value
+    held: Value
+    """The value; writing to the cell replaces it."""
     variable: Any
     """The Variable of the gradient that it holds, if that was kept; None once another value is set."""
     axes: Axes | str | None
@@ -67,7 +68,7 @@ class NdArray(CellOperators):
 
     def __init__(self, shape: Shape | list[int] | int = (), dtype: object = FLOAT32) -> None:
         self._spec = checked_spec(shape, dtype)
-        self._value = Thunk(self._spec)
+        self.held = Thunk(self._spec)
         self.variable = self.axes = None
         self.by_default = False
 
@@ -76,7 +77,7 @@ class NdArray(CellOperators):
         """A cell of zeros."""
         cell = NdArray.__new__(NdArray)
         cell._spec = spec
-        cell._value = Thunk(spec)
+        cell.held = Thunk(spec)
         cell.variable = cell.axes = None
         cell.by_default = False
         return cell
@@ -97,7 +98,7 @@ class NdArray(CellOperators):
         """A cell with a copy of a NumPy or JAX array, in its dtype, which must be one that a cell can hold."""
         cell = NdArray.__new__(NdArray)
         cell._spec = spec_of(value.shape, np.dtype(value.dtype))
-        cell._value = Value(_settled(value))
+        cell.held = Value(_settled(value))
         cell.variable = cell.axes = None
         cell.by_default = False
         return cell
@@ -130,7 +131,7 @@ class NdArray(CellOperators):
     @property
     def is_zero(self) -> bool:
         """Whether the cell holds the zeros it was made or reset with, unwritten since."""
-        value = self._value
+        value = self.held
         return value.__class__ is Thunk and value.array is None and value.source.__class__ is Spec
 
     zeroing = is_zero
@@ -140,7 +141,7 @@ class NdArray(CellOperators):
     def is_empty(self) -> bool:
         """Whether nothing was written since it was made or reset, or since a backward that kept no gradient here: an
         arriving gradient is then not added to anything."""
-        value = self._value
+        value = self.held
         if value.__class__ is not Thunk or value.array is not None:
             return False
         return value.source.__class__ is Spec or value.source is not_kept
@@ -148,21 +149,21 @@ class NdArray(CellOperators):
     @property
     def is_deferred(self) -> bool:
         """Whether the value is deferred and has not been read yet."""
-        return self._value.__class__ is Thunk and self._value.array is None and not self.is_empty
+        return self.held.__class__ is Thunk and self.held.array is None and not self.is_empty
 
     def raw(self) -> Any:
         """The array as stored, a `jax.Array` or a small `np.ndarray`, to pass to JAX."""
-        return self._value.raw()
+        return self.held.raw()
 
     @property
     def array(self) -> jax.Array:
         """The value as a `jax.Array`."""
-        return self._value.as_jax()
+        return self.held.as_jax()
 
     @property
     def data(self) -> np.ndarray[Any, Any]:
         """The value as a NumPy array. Writing to it, or assigning, changes what the cell holds."""
-        return self._value.writable_view()
+        return self.held.writable_view()
 
     @data.setter
     def data(self, value: object) -> None:
@@ -199,29 +200,34 @@ class NdArray(CellOperators):
         new = Value(_settled(fitted_array(value, self._spec, name)))
         with writing:
             self.variable = None
-            self._value = new
+            self.held = new
 
     def put(self, array: Any) -> None:
         """Store an executable's result, of this cell's shape and dtype, unchanged."""
         if array.shape != self._spec.shape or array.dtype != self._spec.dtype:
             raise ValueError(f"array: {array.dtype.name}{list(array.shape)} does not fit a cell of {self._spec}")
-        self._value = Value(array)
+        self.held = Value(array)
+
+    def keep_moved(self, array: Any, moved: jax.Array) -> None:
+        """Hold `moved`, the copy of `array` elsewhere, if the cell still holds that array and nobody has a view of it.
+        """
+        self.held.keep_moved(array, moved)
 
     def defer(self, source: Callable[[Thunk], None]) -> None:
         """Hold a value that `source` fills in when it is read."""
-        self._value = Thunk(source)
+        self.held = Thunk(source)
 
     def zero(self) -> None:
         """Fill with zeros."""
         with writing:
             self.variable = None
-            self._value = Thunk(self._spec)
+            self.held = Thunk(self._spec)
 
     def give_up(self) -> None:
         """Hold no gradient, after a backward that kept none here: reading it is an error."""
         with writing:
             self.variable = None
-            self._value = Thunk(not_kept)
+            self.held = Thunk(not_kept)
 
     def fill(self, value: float) -> None:
         """Fill with one number."""

@@ -91,7 +91,7 @@ def make(
             y.spec = specs[0]
             y.parent = f
             y.index = 0
-            y._data = y._grad = y._need_grad = y._derived = y._group = y._source = y._at = None
+            y._data = y._grad = y._need_grad = y.derived_by = y._group = y.key_source = y._at = None
             y.name, y.persistent = "", False
             f._outputs = (ref(y),)
             enter(y)

@@ -188,7 +188,7 @@ HELD_ONCE: int = next(map(getrefcount, (object(),)))
 writing = threading.RLock()
 """Held while a user's value is written, so that `exchange` can tell whether one was."""
 
-_value_of = attrgetter("_value")
+_value_of = attrgetter("held")
 
 
 def values_of(cells: Iterable[NdArray]) -> list[Value]:
@@ -199,10 +199,10 @@ def values_of(cells: Iterable[NdArray]) -> list[Value]:
 def hold_together(cells: Sequence[NdArray], values: Sequence[Value]) -> None:
     """Set the Values of several cells atomically."""
     if len(cells) == 1:
-        cells[0]._value = values[0]
+        cells[0].held = values[0]
         return
     before = list(map(_value_of, cells))
-    deque(map(setattr, cells, repeat("_value"), values), maxlen=0)
+    deque(map(setattr, cells, repeat("held"), values), maxlen=0)
     del before  # only now, because releasing values may run code
 
 

@@ -45,12 +45,12 @@ class Variable(Operators):
         "__weakref__",
         "_at",
         "_data",
-        "_derived",
         "_grad",
         "_group",
         "_need_grad",
-        "_source",
+        "derived_by",
         "index",
+        "key_source",
         "name",
         "parent",
         "persistent",
@@ -71,9 +71,11 @@ class Variable(Operators):
     _data: NdArray | None
     _grad: NdArray | None
     _need_grad: bool | None
-    _derived: Any  # the records of results of `grad` and Laplacians
+    derived_by: Any
+    """How `nn.grad` or a Laplacian made it (a `ResultDerivation`); None for other Variables."""
     _group: OutputGroup | None
-    _source: KeySource | None
+    key_source: KeySource | None
+    """What draws its value anew at each `forward()`, if it is the key of a random function; else None."""
     _at: Any
     """The leaves' values from which an output's data was computed: the snapshot of a forward, or of a read."""
 
@@ -157,12 +159,38 @@ class Variable(Operators):
             raise TypeError(f"need_grad: the Variable must have a floating dtype, got {self.dtype.name}")
         self._need_grad = None if value is None and self.parent is not None else bool(value)
 
+    @property
+    def need_grad_set(self) -> bool | None:
+        """`need_grad` as it was set; None if it never was, for an output of a function, which then follows its inputs.
+        """
+        return self._need_grad
+
     def get_unlinked_variable(self, need_grad: bool | None = None) -> Variable:
         """A leaf that shares this Variable's data and grad cells, without its history."""
         x = leaf_of(self.data, self.name)
         x._grad = self.grad
         x.need_grad = self.need_grad if need_grad is None else need_grad
         return x
+
+    def cut_off(self) -> None:
+        """Turn an output into a leaf with the value in its cell. Its function makes another output in its place if one
+        is needed; functions that take the Variable keep their ranks, and how they were run."""
+        if self.parent is not None:
+            self._need_grad = self.need_grad
+            self._grad = None if self._grad is None else self.grad
+            self.parent.replace_output(self.index, None)
+            self.parent = self._at = self._group = self.derived_by = None
+
+    def take_place_of(self, other: Variable) -> None:
+        """Become what `other`, of the same shape and dtype, is: the output of its function, with its data and gradient.
+        `other` becomes a leaf that shares both."""
+        f, at, need_grad = other.parent, other._at, other._need_grad
+        self.cut_off()
+        other.cut_off()
+        self.parent, self.index, self._at, self._need_grad = f, other.index, at, need_grad
+        self._data, self._grad, self.key_source = other.cell, other.grad, other.key_source
+        if f is not None:
+            f.replace_output(self.index, self)
 
     def apply(self, **attributes: Any) -> Variable:
         """Set several attributes at once and return the Variable: `x.apply(need_grad=True, d=1.0)`."""
@@ -431,7 +459,7 @@ _JAX_OPERATORS = ("_operator_", "deferring_binary_op")
 
 def _fill(x: Variable, spec: Spec) -> None:
     x.spec = spec
-    x.parent = x._data = x._grad = x._need_grad = x._derived = x._group = x._source = x._at = None
+    x.parent = x._data = x._grad = x._need_grad = x.derived_by = x._group = x.key_source = x._at = None
     x.index, x.name, x.persistent = 0, "", False
 
 

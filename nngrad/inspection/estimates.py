@@ -127,7 +127,7 @@ def _values(xs: Iterable[Variable], drawn: np.random.Generator) -> dict[int, Any
     known: dict[int, Any] = {}
     computed = {id(y) for f in functions for y in f.outputs}
     for x in [x for x in chain(*[f.inputs for f in functions], xs) if id(x) not in computed]:
-        array = x.cell._value.array if x.parent is None and _has_at_most(MOST_KNOWN, x) else None
+        array = x.cell.held.array if x.parent is None and _has_at_most(MOST_KNOWN, x) else None
         floating = x.spec.differentiable
         if array is not None and not isinstance(array, jax.core.Tracer) and (np.any(array) or not floating):
             known[id(x)] = np.asarray(array)

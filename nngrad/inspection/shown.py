@@ -105,7 +105,7 @@ def _variable_text(x: Variable) -> str:
 def _variable_html(x: Variable) -> str:
     rows = [("shape", str(list(x.shape))), ("dtype", x.dtype.name)]
     if x.parent is None:
-        rows.append(("leaf", "needs a gradient" if x._need_grad else "needs no gradient"))
+        rows.append(("leaf", "needs a gradient" if x.need_grad else "needs no gradient"))
     else:
         rows += [("computed by", printable(repr(x.parent), LONGEST)), *_where_from(x.parent)]
     value = _value_of(x)
@@ -120,7 +120,7 @@ def _variable_html(x: Variable) -> str:
 
 def _kind_of(x: Variable) -> str:
     if x.parent is None:
-        return "leaf, need_grad" if x._need_grad else "leaf"
+        return "leaf, need_grad" if x.need_grad else "leaf"
     return f"{x.parent.op.type_name}, rank {x.rank}"
 
 
@@ -150,7 +150,7 @@ def _has_changed(leaf: Variable, before: Any) -> bool:
         return True
     if cell.is_zero:
         return bool(np.any(on_host(before)))
-    now = cell._value.array if cell._value.has_view else cell.raw()
+    now = cell.held.array if cell.held.has_view else cell.raw()
     return now is not before and (is_shared(now) or on_host(now).tobytes() != on_host(before).tobytes())
 
 

@@ -232,7 +232,7 @@ def _iteration(build: Callable[[], Variable]) -> float:
 
 def _differentiated(loss: Variable) -> list[Variable]:
     """The leaves that the gradient is taken with respect to."""
-    leaves = [x for x in leaves_of([loss]) if x._need_grad and x.spec.differentiable]
+    leaves = [x for x in leaves_of([loss]) if x.need_grad and x.spec.differentiable]
     if not leaves:
         raise ValueError("loss: depends on no leaf with need_grad, so there is nothing to differentiate")
     return leaves

@@ -54,8 +54,8 @@ def by_their_rules(ys: Sequence[Variable], moving: Sequence[Variable], results: 
             continue
         made = apply(op, inputs, arguments)
         for old, new in zip(f.outputs, made if op.multiple_results else (made,), strict=True):
-            if old._need_grad is not None:
-                new.need_grad = old._need_grad
+            if old.need_grad_set is not None:
+                new.need_grad = old.need_grad_set
             instead[id(old)] = new
     return [instead.get(id(y), y) for y in results]
 

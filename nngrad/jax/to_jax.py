@@ -197,8 +197,8 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
     given = arguments.variables
     linear = linearize(results.variables, first=given, effects=False)
     others = linear.leaves[len(given) :]
-    keys = [x for x in others if x._source is not None]
-    frozen = {id(x): known.setdefault(x.cell, x.cell.raw()) for x in others if x._source is None}
+    keys = [x for x in others if x.key_source is not None]
+    frozen = {id(x): known.setdefault(x.cell, x.cell.raw()) for x in others if x.key_source is None}
     mesh = linear.program.mesh
     if mesh is not None:
         frozen = {id(x): mesh.put(frozen[id(x)], mesh.sharding(mesh.axes_of(x, i)), f"leaf {x.name or i}")
@@ -232,7 +232,7 @@ def compiled_as_equal_graphs(outputs: Sequence[Variable], inputs: Sequence[Varia
     """
     linear = linearize(outputs, first=inputs, effects=False)
     program, rest = linear.program, linear.leaves[len(inputs) :]
-    draws = any([x._source is not None for x in rest])
+    draws = any([x.key_source is not None for x in rest])
     if draws or program.mesh is not None or program.block.opaque or program.block.groups:
         return None
     values = [x.cell.raw() for x in rest]
@@ -271,7 +271,7 @@ class CompiledFunction:
         self._executable = executable_of(linear.program, at_its_best=True)
         self._given = given
         self._rest = linear.leaves[len(given) :]
-        self._is_pure = not self._updated and all([x._source is None for x in self._rest])
+        self._is_pure = not self._updated and all([x.key_source is None for x in self._rest])
         self._count = len(listed)
         self._single = isinstance(outputs, Variable)
 

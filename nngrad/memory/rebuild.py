@@ -61,7 +61,7 @@ class _Renewed:
         are one."""
         if not inputs:
             return
-        stops = [y.index for y in f.outputs if y._need_grad is False]
+        stops = [y.index for y in f.outputs if y.need_grad_set is False]
         key = f.op, f.arguments, inputs
         if not stops and key in self._made:
             self.instead[f] = self._made[key]
@@ -179,7 +179,7 @@ class _Rebuilding(_Renewed):
         new = self._clones[key]
         sweep.made.add(new[0].parent)
         for old, y in zip(g.outputs, new, strict=True):
-            if old._need_grad is False:
+            if old.need_grad_set is False:
                 y.need_grad = False
         return new
 

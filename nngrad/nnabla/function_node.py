@@ -180,9 +180,13 @@ class FunctionNode(CustomFunction, is_protocol=True):
     def _retained(self) -> Retained:
         instance = self._function().arguments[0]
         if not hasattr(instance, "_kept"):  # its shapes are declared, so it was not run to find them
-            shapes_by_running(instance._forward, shapes_of(instance._inputs))
+            instance._run_on_shapes()
         kept: Retained = instance._kept
         return kept
+
+    def _run_on_shapes(self) -> None:
+        """Trace `forward`, to see what it retains."""
+        shapes_by_running(self._forward, shapes_of(self._inputs))
 
     def _forward(self, *arrays: Any) -> tuple[Any, ...]:
         node = self._within(RunningNode())

@@ -7,7 +7,6 @@ Python's garbage collector, because a Variable does not know them: use them to b
 from __future__ import annotations
 
 import gc
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -105,10 +104,10 @@ def addgrad(self: Variable, var: Variable) -> None:
         raise TypeError(f"addgrad: expected a Variable, got {type(var).__name__}")
     if var.spec is not self.spec:
         raise ValueError(f"addgrad: the gradient must be {self.spec}, like the Variable, got {var.spec}")
-    if var._grad is None or var.grad.is_zero:
+    if var.grad.is_zero:
         return
     own, other = self.grad_var, var.grad_var
-    is_empty = self._grad is None or self.grad.is_zero
+    is_empty = self.grad.is_zero
     if other is not None and (is_empty or own is not None):
         self.grad_var = other if own is None else own + other
     else:
@@ -134,13 +133,7 @@ def rewire_on(self: Variable, var: Variable) -> None:
     if any([y is self for f in functions_of([var]) for y in f.inputs]):
         raise ValueError("rewire_on: var depends on this Variable, so the graph would have a cycle")
     below = _functions_below([self])
-    f, at, need_grad = var.parent, var._at, var._need_grad
-    _cut_off(self)
-    _cut_off(var)
-    self.parent, self.index, self._at, self._need_grad = f, var.index, at, need_grad
-    self._data, self._grad, self._source = var.cell, var.grad, var._source
-    if f is not None:
-        f._outputs = (*f._outputs[: self.index], weakref.ref(self), *f._outputs[self.index + 1 :])
+    self.take_place_of(var)
     _rearranged(below)
 
 
@@ -174,28 +167,14 @@ def reset_shape(self: Variable, shape: Shape, force: bool = False) -> None:
         self.cell.set(value)
 
 
-_GONE: Any = weakref.ref(set())
-"""Stands for an output of a function that nobody holds."""
-
-
 def _made_leaves(outputs: list[Variable]) -> None:
     """Turn Variables into leaves with their current values."""
     for y in outputs:
         _ = y.data  # computed while its function still exists
     below = _functions_below(outputs)
     for y in outputs:
-        _cut_off(y)
+        y.cut_off()
     _rearranged(below)
-
-
-def _cut_off(x: Variable) -> None:
-    """Turn a Variable into a leaf; its function makes another output in its place if needed."""
-    f = x.parent
-    if f is not None:
-        x._need_grad = x.need_grad
-        x._grad = None if x._grad is None else x.grad
-        f._outputs = (*f._outputs[: x.index], _GONE, *f._outputs[x.index + 1 :])
-        x.parent = x._at = x._group = x._derived = None
 
 
 def _all_functions() -> list[Function]:
@@ -204,7 +183,7 @@ def _all_functions() -> list[Function]:
 
 
 def _living_outputs(functions: Iterable[Function]) -> list[Variable]:
-    return [y for f in functions for ref in f._outputs if (y := ref()) is not None]
+    return [y for f in functions for y in f.living_outputs()]
 
 
 def _functions_below(variables: Iterable[Variable]) -> list[Function]:
@@ -231,9 +210,9 @@ def _rearranged(functions: list[Function]) -> None:
     for f in ordered:
         f.rank = 1 + max([-1 if x.parent is None else x.parent.rank for x in f.inputs], default=-1)
     for gx in _living_outputs(_all_functions()):
-        outputs = getattr(gx._derived, "outputs", ())
+        outputs = getattr(gx.derived_by, "outputs", ())
         if any([y.parent in inside for y in outputs]):
-            gx._derived = None
+            gx.derived_by = None
     engine.forget(ordered)
 
 

@@ -60,7 +60,8 @@ class Prepared(NamedTuple):
 
 def set_up(instance: PythonFunction, inputs: Specs) -> Prepared:
     """A copy of `instance` on which `setup_impl` was called."""
-    twin = instance._copy()
+    twin = object.__new__(type(instance))
+    twin.__dict__.update(vars(instance))
     floating = [s.dtype for s in inputs if s.differentiable]
     with x64_if(any([s.needs_x64 for s in inputs])):
         dtype = np.dtype(jnp.result_type(*floating)) if floating else np.dtype(np.float32)
@@ -85,7 +86,7 @@ def recorded(
     constants = linear.leaves[len(read) :]
     if any([isinstance(x, Symbol) for x in constants]):
         return None  # it reads its own results
-    if any([x._source is not None for x in constants]) or any([f.effects for f in linear.functions]):
+    if any([x.key_source is not None for x in constants]) or any([f.effects for f in linear.functions]):
         raise ValueError(f"{name} draws random numbers or updates Variables; do so outside, and pass results as inputs")
     if any([x.need_grad for x in constants]):
         raise ValueError(f"{name} reads a Variable that needs a gradient but is not an input; pass it as an input")
@@ -143,11 +144,9 @@ def found(instance: PythonFunction, inputs: Specs) -> RecordedForward | Specs:
 
 
 def forward_on_host(
-    instance: PythonFunction, arrays: Sequence[Any], outputs: Sequence[jax.ShapeDtypeStruct]
+    instance: PythonFunction, inputs: Specs, arrays: Sequence[Any], outputs: Sequence[jax.ShapeDtypeStruct]
 ) -> tuple[Any, ...]:
     """Run `forward_impl` on values, from a graph that JAX traces."""
-    inputs = instance._inputs
-
     def compute(instance: PythonFunction, *values: Any) -> tuple[Any, ...]:
         twin = set_up(instance, inputs).instance
         xs = [HostCell(v, f"inputs[{i}].data", False) for i, v in enumerate(values)]

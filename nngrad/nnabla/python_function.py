@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import jax
-import numpy as np
 
 from backward_registry import Rule, registry
 
-from ..extend import Arrays, CustomFunction, Op, Specs, contained, forward_only, op_of, set_switches, spec_of
+from ..extend import Arrays, CustomFunction, Op, Specs, contained, forward_only, op_of, set_switches
 from . import protocol
 from .arguments import Argument
 
@@ -117,12 +116,12 @@ class PythonFunction(CustomFunction, is_protocol=True):
     def _run_elsewhere(self, arrays: Arrays) -> tuple[Any, ...]:
         if not self._in_nnablas_protocol:
             return super()._run_elsewhere(arrays)
-        return self._applied_to(tuple([spec_of(tuple(a.shape), np.dtype(a.dtype)) for a in arrays]))._run(arrays)
+        return self._run_for_shapes_of(arrays)
 
     def _on_host(self, arrays: Arrays, outputs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
         if not self._in_nnablas_protocol:
             return super()._on_host(arrays, outputs)
-        return protocol.forward_on_host(self, arrays, outputs)
+        return protocol.forward_on_host(self, self._inputs, arrays, outputs)
 
 
 _METHODS = ("forward", "backward", "forward_impl", "backward_impl")

@@ -154,11 +154,11 @@ def exchange(
         Whether no cell was written to.
     """
     with writing:
-        found = _set_together([*cells, owner], [*["_value"] * len(cells), "_state"], [*after, state])
+        found = _set_together([*cells, owner], [*["held"] * len(cells), "_state"], [*after, state])
         written = [i for i, value in enumerate(before) if found[i] is not value]
         for i in written:
-            if cells[i]._value is after[i]:
-                cells[i]._value = found[i]
+            if cells[i].held is after[i]:
+                cells[i].held = found[i]
         return not written
 
 

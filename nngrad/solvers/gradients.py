@@ -18,7 +18,7 @@ Arrays = tuple[Any, ...]
 
 def is_frozen(p: Variable) -> bool:
     """Whether a parameter has `need_grad` False, and no gradient since `zero_grad`."""
-    return not p._need_grad and p.grad.is_zero
+    return not p.need_grad and p.grad.is_zero
 
 
 @interrupt_safe

@@ -213,7 +213,7 @@ class InPlaceUpdate:
 
     def _run(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
         solver, owner = self._solver, self._owner
-        cells: list[Any] = [p._data for p in solver._variables]
+        cells: list[Any] = [p.cell for p in solver._variables]
         if self._updated:
             cells += [x.cell for x in self._updated]
         if not self._taken:
@@ -275,8 +275,8 @@ class InPlaceUpdate:
     def _take_back(self, cells: list[Any]) -> None:
         """Read again those values that a signal handler viewed during the update, since it saw the old ones."""
         for i, (cell, value) in enumerate(zip(cells, self._values, strict=True)):
-            if value.array is not None and cell._value is value:
-                cell._value = self._values[i] = value.again()
+            if value.array is not None and cell.held is value:
+                cell.held = self._values[i] = value.again()
 
     def _gathered(self, cells: list[Any]) -> InPlace:
         """Move cells and state into one owner, whose values they read from now on."""

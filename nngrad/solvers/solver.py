@@ -321,10 +321,10 @@ class Solver:
 
     def zero_grad(self) -> None:
         """Set the gradients of all parameters to zero."""
-        cells = [p.grad if p._grad is None else p._grad for p in self._variables]
+        cells = [p.grad for p in self._variables]
         for cell in cells:
             cell.variable = None
-        hold_together(cells, [Thunk(cell._spec) for cell in cells])
+        hold_together(cells, [Thunk(cell.spec) for cell in cells])
 
     def update(
         self, update_pre_hook: Callable[[], Any] | None = None, update_post_hook: Callable[[], Any] | None = None
@@ -346,7 +346,7 @@ class Solver:
         self.unused_change = ""
         check_not_traced("an update of parameters", STEP_TO_TRACE)
         with self.updating:
-            frozen = [not p._need_grad and is_frozen(p) for p in self._variables]
+            frozen = [not p.need_grad and is_frozen(p) for p in self._variables]
             found = iter(arrays_in([p.grad for p, stays in zip(self._variables, frozen, strict=True) if not stays]))
             grads = [None if stays else next(found) for stays in frozen]
             self._update(tuple(frozen) if any(frozen) else None, (self._rate, grads))

@@ -51,7 +51,7 @@ def pure_step(
     if not all([id(x.cell) in numbers for x in written]):
         raise ValueError("to_jax: the step writes to one of its inputs, which a JAX function cannot do")
     places = [numbers[id(x.cell)] for x in written]
-    keys = [i for i, x in enumerate(live) if x._source is not None]
+    keys = [i for i, x in enumerate(live) if x.key_source is not None]
     names = tuple(solver.get_parameters())
     with solver.updating:
         arrays = arrays_of(live, draw=False)
@@ -157,7 +157,7 @@ class TrainStep(Generic[R]):
             if solver._variables is not self._variables:
                 raise RuntimeError("the solver was given other parameters or another loss scaling after this training "
                                    "step was made; make a new step")
-            if not all([p._need_grad for p in self._variables]):
+            if not all([p.need_grad for p in self._variables]):
                 raise RuntimeError("train_step: need_grad of a parameter that this step trains was set to False after "
                                    "it was made; set it to True again, or make a new step")
             live = self._live and arrays_of(self._live, mesh=mesh)

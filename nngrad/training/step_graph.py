@@ -64,11 +64,11 @@ class StepGraph:
     ) -> None:
         self._owners = {id(p.cell): i for i, p in enumerate(solver._variables)}
         # A parameter may occur as several leaves that share its data (`fix_parameters`).
-        leaves = [x for x in leaves_of([loss]) if x._need_grad and id(x.cell) in self._owners]
+        leaves = [x for x in leaves_of([loss]) if x.need_grad and id(x.cell) in self._owners]
         targets = [(x, self._owners[id(x.cell)]) for x in leaves]
         self._tell_of_idle(loss, leaves, list(parameters))
         given = set(map(id, [*[x for x, _ in targets], *inputs]))
-        others = [x for x in leaves_of([loss]) if x._need_grad and id(x) not in given]
+        others = [x for x in leaves_of([loss]) if x.need_grad and id(x) not in given]
         self.others = watched_leaves([loss], others, functions_of([loss])) if others else []
         """Leaves with `need_grad` that a gradient would reach, but which are neither trained here nor inputs."""
         seed = seed_for(loss, solver)
@@ -135,7 +135,7 @@ class StepGraph:
     @property
     def keys(self) -> list[int]:
         """The indices of live leaves that are keys of random functions."""
-        return [i for i, x in enumerate(self.live) if x._source is not None]
+        return [i for i, x in enumerate(self.live) if x.key_source is not None]
 
     def place_of_parameter(self, x: Variable) -> Place | None:
         """The position of a trained parameter; None for other Variables."""

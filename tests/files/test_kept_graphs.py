@@ -48,7 +48,7 @@ def same_structure(ys: list[nn.Variable], zs: list[nn.Variable]) -> None:
     assert first.program == second.program
     for x, y in zip(first.leaves, second.leaves, strict=True):
         assert (x.name, x.need_grad, x.persistent, x.spec) == (y.name, y.need_grad, y.persistent, y.spec)
-        assert (x._source is None) == (y._source is None)
+        assert (x.key_source is None) == (y.key_source is None)
         assert x.data.view.tobytes() == y.data.view.tobytes()
     for f, g in zip(first.functions, second.functions, strict=True):
         assert (f.order, f.context, f.rank, len(f.effects)) == (g.order, g.context, g.rank, len(g.effects))

@@ -77,9 +77,9 @@ class Mesh:
     def axes_of(self, x: Variable, number: int = 0) -> Axes:
         """The axes over which a Variable's array is divided: for a leaf those given to `nn.shard`, else a batch's, if
         it is divisible. Keys of random functions are replicated. `number` is for messages."""
-        if x._source is not None:
+        if x.key_source is not None:
             return ()
-        axes = None if x._data is None else x._data.axes
+        axes = x.cell.axes
         if axes is None:
             return (DATA,) if self._divides(x.shape) else ()
         return self.resolved(axes, x.shape, name_of_leaf(x, number))
@@ -116,7 +116,7 @@ class Mesh:
     def is_uneven(self, x: Variable) -> bool:
         """Whether a leaf is a batch that cannot be divided evenly: it arrives whole, and is divided in the program,
         where XLA pads and masks the remainder."""
-        if x._source is not None or (x._data is not None and x._data.axes is not None):
+        if x.key_source is not None or x.cell.axes is not None:
             return False
         count = self.sizes.get(DATA, 1)
         return count > 1 and x.ndim > 0 and x.shape[0] >= count and x.shape[0] % count != 0
@@ -142,16 +142,16 @@ class Mesh:
         """The arrays of leaves, moved to their placements; from now on the leaves' cells hold these. Keys of random
         functions are not moved: JAX copies them to all devices."""
         if self.spans_processes and not self._keys_agree and (keys := [arrays[i] for i, x in enumerate(leaves)
-                                                                       if x._source is not None]):
+                                                                       if x.key_source is not None]):
             exchange.check_equal(np.stack(keys), "random numbers: the keys")
             self._keys_agree = True  # from now on, provided that all processes run the same program
         for i, x in enumerate(leaves):
-            if x._source is None:
+            if x.key_source is None:
                 array = arrays[i]
                 moved = arrays[i] = self.put(array, self.sharding(self.axes_of(x, i)), name_of_leaf(x, i))
                 # The cell of a batch keeps its array: otherwise no process would have all of it.
                 if moved is not array and not (self.spans_processes and x.cell.axes is None):
-                    x.cell._value.keep_moved(array, moved)
+                    x.cell.keep_moved(array, moved)
         return arrays
 
     def argument(self, array: Any, name: str, x: Variable | None = None, shape: Shape | None = None) -> Any:
@@ -175,7 +175,7 @@ class Mesh:
             return array
         if array.dtype.itemsize == 8 and x is not None and not x.spec.needs_x64:
             array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
-        if x is not None and x._data is not None and x._data.axes is not None:
+        if x is not None and x.cell.axes is not None:
             return self.put(array, self.sharding(self.axes_of(x)), name)
         if self.spans_processes:
             whole = x.shape if shape is None and x is not None else shape

@@ -135,7 +135,7 @@ def export(
         outputs, wanted, leave_updates_out)
     arrays, named = _parameters(made.leaves)
     platforms = _platforms(platforms)
-    draws = any([x._source is not None for x in made.leaves])
+    draws = any([x.key_source is not None for x in made.leaves])
     if draws and "seed" in [each.name for each in wanted]:
         raise ValueError("inputs: 'seed' is the name under which a graph with random functions takes its seed; "
                          "give that input another name")
@@ -231,7 +231,7 @@ def _check_names(names: list[str], what: str) -> None:
 def _parameters(leaves: Sequence[Variable]) -> tuple[list[Any], list[Named]]:
     """The arrays and descriptions of all leaves except random keys."""
     known = {id(x): name for name, x in get_parameters(grad_only=False).items()}
-    kept = [x for x in leaves if x._source is None]
+    kept = [x for x in leaves if x.key_source is None]
     named: list[Named] = []
     taken: set[str] = set()
     for i, x in enumerate(kept):
@@ -312,10 +312,10 @@ def _exported(
 
     def function(*given: Any) -> list[Any]:
         constants = [jnp.asarray(a) for a in arrays] if inside else list(given[count : count + len(arrays)])
-        drawn = sum([x._source is not None for x in made.leaves])
+        drawn = sum([x.key_source is not None for x in made.leaves])
         keys = iter(jax.random.split(jax.random.key(given[-1]), drawn) if draws else ())
         rest = iter(constants)
-        others = [next(rest) if x._source is None else jax.random.key_data(next(keys)) for x in made.leaves]
+        others = [next(rest) if x.key_source is None else jax.random.key_data(next(keys)) for x in made.leaves]
         size = None if where is None else given[where[0]].shape[where[1]]
         return made.function(size, *given[:count], *others)
 

@@ -150,9 +150,9 @@ def _check_leaf(leaves: Sequence[Variable]) -> None:
     first = leaves[0]
     if all([x.cell is first.cell for x in leaves]):
         return
-    if all([x._source is not None and x.spec is first.spec for x in leaves]):
+    if all([x.key_source is not None and x.spec is first.spec for x in leaves]):
         return
-    drawn = any([x._source is not None for x in leaves])
+    drawn = any([x.key_source is not None for x in leaves])
     if drawn or any([x.spec is not first.spec for x in leaves]) or len({x.d.tobytes() for x in leaves}) > 1:
         raise ValueError(f"the leaf {first!r:.80} has another array for each batch size; make it once, outside the "
                          "function, or compute it from the inputs with F")

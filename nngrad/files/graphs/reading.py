@@ -200,7 +200,7 @@ class GraphReader:
                 x = drawn_leaf(cell.spec, _source(source), text(name))
                 if cell.shape != (2,) or cell.dtype != np.uint32:
                     raise ValueError(f"a random key must be uint32[2], got {cell.spec}")
-                x._data = cell
+                x.data = cell
             x.need_grad, x.persistent = boolean(need_grad), boolean(persistent)
             leaves.append(x)
         return leaves
@@ -278,7 +278,7 @@ class GraphReader:
             if of_y is not None:
                 y, point, lead = of_y
                 laplacian = self.value(y), self.value(point), integer(lead, 0, self.value(y).ndim)
-            self.value(number)._derived = ResultDerivation(
+            self.value(number).derived_by = ResultDerivation(
                 known, None if x is None else self.value(x), _mode(*mode), integer(order, 0), text(unknown),
                 earlier, laplacian,
             )  # fmt: skip

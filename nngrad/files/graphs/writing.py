@@ -165,9 +165,9 @@ class GraphWriter:
                         for i, f in enumerate(functions) if f.effects],
             "marks": self._marks(),
             "tags": self._tags(),
-            "variables": [[closing[y], y.name, bool(y.persistent), y._need_grad]
-                          for f in functions for ref in f._outputs if (y := ref()) is not None
-                          if y.name or y.persistent or y._need_grad is not None],
+            "variables": [[closing[y], y.name, bool(y.persistent), y.need_grad_set]
+                          for f in functions for y in f.living_outputs()
+                          if y.name or y.persistent or y.need_grad_set is not None],
             "derivations": [self._derivation(each) for each in self._derivations],
             "results_of_grad": list(map(self._result, closing.derived)),
         }  # fmt: skip
@@ -184,7 +184,7 @@ class GraphWriter:
         return x if x is None or x.parent is None or x.parent in self._places else None
 
     def _result(self, y: Variable) -> list[Any]:
-        derivation, x, mode, order, unknown, before, laplacian = cast(ResultDerivation, y._derived)
+        derivation, x, mode, order, unknown, before, laplacian = cast(ResultDerivation, y.derived_by)
         of = None if derivation is None else self._derivations[derivation]
         return [*self.closing.numbers([y]), of, *self.closing.numbers([x]), list(mode), order, unknown,
                 sorted([[n, *earlier] for n, earlier in before]),
@@ -236,12 +236,12 @@ class GraphWriter:
         leaves = []
         for x in self.closing.leaves:
             source = None
-            if x._source is not None:
-                source = place_of_source(x._source)
+            if x.key_source is not None:
+                source = place_of_source(x.key_source)
                 if source is None:
                     raise NotSerializable("a leaf that a user's function draws at each forward()")
             cell = cells.setdefault(x.cell, len(cells))
-            leaves.append([cell, x.name, bool(x._need_grad), bool(x.persistent), source])
+            leaves.append([cell, x.name, x.need_grad, bool(x.persistent), source])
         held = [(i, cell) for cell, i in cells.items() if not cell.is_zero]
         arrays = arrays_in([cell for _, cell in held])
         by_name = {f"{i}": on_host(array) for (i, _), array in zip(held, arrays, strict=True)}

@@ -287,8 +287,8 @@ def _present_sharding(array: Any) -> jax.sharding.Sharding | None:
 
 def _taken_over(param: Variable, array: Any) -> Iterator[Change]:
     """The changes by which a parameter takes over an array."""
-    value = NdArray.of_host_array(array)._value if _present_sharding(array) is None else Value(array)
-    yield setattr, param.cell, "_value", value
+    value = NdArray.of_host_array(array).held if _present_sharding(array) is None else Value(array)
+    yield setattr, param.cell, "held", value
     yield setattr, param.cell, "variable", None
 
 
