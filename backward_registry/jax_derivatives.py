@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from nngrad.functions.array import zeros_like
 from nngrad.functions.bodies.carries import is_zeros
-from nngrad.functions.jax_derivatives import (
+from nngrad.functions.traced.jax_derivatives import (
     as_function,
     by_columns,
     custom_jax_derivative,
@@ -19,7 +19,7 @@ from nngrad.functions.jax_derivatives import (
     jax_derivative,
     jax_gradient,
 )
-from nngrad.functions.jaxpr_structure import Positions, TracedFunction
+from nngrad.functions.traced.structure import Positions, TracedFunction
 from nngrad.graph import Function, Op, Variable, apply
 
 from .rules import Gradients, Rule, RuleFunction, backward, registry

@@ -22,8 +22,8 @@ from backward_registry import MissingRule, Rule, registry
 
 from ..functions.axes import row_places
 from ..functions.host_call import Result, called_on_host, declared_shapes, shapes_by_running
-from ..functions.jaxpr_structure import ByIdentity, array_value, is_opaque, structure_of
-from ..functions.jaxprs import jaxpr_for
+from ..functions.traced.jaxprs import jaxpr_for
+from ..functions.traced.structure import ByIdentity, array_value, is_opaque, structure_of
 from ..graph import Function, Op, Spec, Variable, apply, spec_of
 from ..graph.arguments import Static, key_of
 from ..graph.axes import AxisMap

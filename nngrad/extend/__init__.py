@@ -102,15 +102,10 @@ from ..graph.axes import Keys
 from ..graph.block import Block, Step, bodies_in, has_opaque, run_steps
 from ..graph.body_op import ControlOp, Within, bodies_of
 from ..graph.bounded_cache import BoundedCache, cache_about_structures
-from ..graph.by_jax import TRANSFORMATIONS, along, back, value_of_back
 from ..graph.capture import placeholder
 from ..graph.closing import Closing, close
 from ..graph.engine import Operators, engine, provide
 from ..graph.function import locate
-from ..graph.jaxpr import CALLS, CUSTOM_RULES, equations_in, primitives_in
-from ..graph.jaxpr import bodies_of as bodies_of_equation
-from ..graph.jaxpr import name_of as primitive_name
-from ..graph.jaxpr import parameters_of as equation_parameters
 from ..graph.leaf import arrays_in, arrays_of, as_variable, as_variables, common_floating, drawn_leaf, raw_together
 from ..graph.messages import (
     NamesElsewhere,
@@ -173,13 +168,10 @@ from ..rewrite.sums import summands
 __all__ = [
     "AXIS",
     "BYTES_OF_A_STEP",
-    "CALLS",
-    "CUSTOM_RULES",
     "FLOAT32",
     "HELD_ONCE",
     "HOIST",
     "RULES",
-    "TRANSFORMATIONS",
     "Array",
     "Arrays",
     "AxesArgument",
@@ -233,7 +225,6 @@ __all__ = [
     "Variable",
     "WithBlock",
     "Within",
-    "along",
     "among",
     "apply",
     "arguments_need_x64",
@@ -248,11 +239,9 @@ __all__ = [
     "as_static_float",
     "as_variable",
     "as_variables",
-    "back",
     "block_of",
     "bodies_in",
     "bodies_of",
-    "bodies_of_equation",
     "build_options",
     "by_rank",
     "bytes_of",
@@ -281,8 +270,6 @@ __all__ = [
     "dtype_of",
     "emitted",
     "engine",
-    "equation_parameters",
-    "equations_in",
     "executable_in_one",
     "executable_of",
     "executables",
@@ -338,8 +325,6 @@ __all__ = [
     "platform_of",
     "platforms",
     "prepared",
-    "primitive_name",
-    "primitives_in",
     "provide",
     "put_layers",
     "put_together",
@@ -363,7 +348,6 @@ __all__ = [
     "together",
     "unwatch_leaves",
     "users_location",
-    "value_of_back",
     "values_of",
     "variables",
     "warn_user",

@@ -30,7 +30,7 @@ PLAIN = {
     "branches": ("cond", "switch"),
     "chains": ("argmax_crf1d", "crf1d"),
     "incomplete": ("expn", "gammainc", "gammaincc"),
-    "jax_functions": ("jax_function",),
+    "traced.jax_functions": ("jax_function",),
     "likelihoods": ("negative_sampling",),
     "lists": (
         "broadcast_arrays", "dstack", "get_item", "hstack", "pad_sequence", "split_axis", "transpose_sequence",

@@ -193,7 +193,6 @@ from .indexing import sort_values as sort_values
 from .indexing import take_along_axis as take_along_axis
 from .indexing import top_k_data as top_k_data
 from .indexing import where as where
-from .jax_functions import jax_function as jax_function
 from .likelihoods import bernoulli_nll as bernoulli_nll
 from .likelihoods import black_out as black_out
 from .likelihoods import gaussian_kl_divergence as gaussian_kl_divergence
@@ -388,6 +387,7 @@ from .stochastic import randint as randint
 from .stochastic import randn as randn
 from .stochastic import subkey as subkey
 from .stochastic import uniform as uniform
+from .traced.jax_functions import jax_function as jax_function
 from .units import lstm_step as lstm_step
 from .units import maxout as maxout
 from .units import scaled_swish as scaled_swish

@@ -1,4 +1,4 @@
-"""JAX's derivatives of functions of arrays, with respect to some inputs. No other file asks JAX for a derivative."""
+"""JAX's derivatives of functions of arrays, with respect to some inputs. Nothing else in the kernel asks for one."""
 
 from __future__ import annotations
 
@@ -6,12 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-
-TRANSFORMATIONS: dict[str, Callable[..., Any]] = {
-    each.__name__: each
-    for each in (jax.grad, jax.value_and_grad, jax.jacfwd, jax.jacrev, jax.hessian, jax.jvp, jax.linearize, jax.vjp)
-}
-"""JAX's own transformations, by name, for whole functions that cannot be opened as graphs."""
 
 ArrayFunction = Callable[..., Sequence[Any]]
 """Arrays in, arrays out."""

@@ -25,8 +25,7 @@ from ..extend import (
     variables,
     x64_if,
 )
-from ..extend import equation_parameters as parameters_of
-from ..extend import primitive_name as name_of
+from ..functions.traced import name_of, parameters_of
 from .shown import aligned, html_table
 
 

@@ -18,17 +18,20 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Literal
 
-from ..extend import Block, Op, Spec, Variable, apply, bodies_in, functions_of, path_between, value_of_back
-from ..functions.jax_derivatives import (
+from ..extend import Block, Op, Spec, Variable, apply, bodies_in, functions_of, path_between
+from ..functions.traced import (
+    TracedFunction,
     custom_jax_derivative,
     custom_jax_gradient,
     inputs_of,
     jax_derivative,
     jax_gradient,
+    jaxpr_for,
+    key_of_array,
     row_inputs,
+    structure_of,
+    value_of_back,
 )
-from ..functions.jaxpr_structure import TracedFunction, key_of_array, structure_of
-from ..functions.jaxprs import jaxpr_for
 from .pointwise import PointwiseFunction, custom_pointwise_jax_function, pointwise_jax_function
 
 _POINTWISE = (pointwise_jax_function, custom_pointwise_jax_function)

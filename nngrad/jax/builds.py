@@ -22,7 +22,7 @@ from ..derivatives.products import vjp as vjp_of
 from ..extend import Variable
 from ..extend import grad as grad_of
 from ..functions.array import in_dtype
-from ..functions.key_data import KeyData
+from ..functions.traced import KeyData
 from .authors_rules import by_their_rules
 from .rows import NotByRows, RowAxes
 from .surroundings import WithoutTangent, conjugate, is_whole, like, note_reverse_mode

@@ -13,7 +13,8 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ..extend import Spec, Variable, back, equations_in, without_unread
+from ..extend import Spec, Variable, without_unread
+from ..functions.traced import back, equations_in
 
 
 class Graph(Protocol):

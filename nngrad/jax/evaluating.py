@@ -10,11 +10,17 @@ import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
 from .. import functions as F
-from ..extend import CUSTOM_RULES, Variable, equations_in, primitives_in, x64_if
-from ..extend import bodies_of_equation as bodies_of
-from ..extend import primitive_name as name_of
-from ..functions.jaxprs import alone, called_function
-from ..functions.key_data import is_key
+from ..extend import Variable, x64_if
+from ..functions.traced import (
+    CUSTOM_RULES,
+    alone,
+    bodies_of,
+    called_function,
+    equations_in,
+    is_key,
+    name_of,
+    primitives_in,
+)
 from .values import ComplexPair, Delayed, Keys, KnownArray, Value, known, needs_x64
 
 

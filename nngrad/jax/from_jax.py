@@ -9,6 +9,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr
 
+from .. import functions as F
 from ..extend import (
     Block,
     DType,
@@ -22,8 +23,7 @@ from ..extend import (
     spec_of,
     switch_to,
 )
-from ..functions.array import cast
-from ..functions.jax_functions import Fixed, Given, JaxFunction, Key, Trace, Traced, options_as_tuples
+from ..functions.traced import Fixed, Given, JaxFunction, Key, Trace, Traced, options_as_tuples
 from .calls import acts, axes_in, spans_devices
 from .opening import Opening
 from .report import Opened
@@ -176,7 +176,7 @@ def opened_with(opening: Opening, jaxpr: ClosedJaxpr, inputs: Sequence[Value]) -
     found = opening.run(jaxpr.jaxpr, [opening.constant(c) for c in jaxpr.consts], list(inputs))
     for y, v in zip(found, jaxpr.jaxpr.outvars, strict=True):
         result: Any = y if isinstance(y, Variable) else y.variable()  # type: ignore[union-attr]
-        outputs.append(cast(result, dtype=bool) if v.aval.dtype == bool and result.dtype != bool else result)
+        outputs.append(F.cast(result, dtype=bool) if v.aval.dtype == bool and result.dtype != bool else result)
     return outputs
 
 

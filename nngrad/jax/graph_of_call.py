@@ -18,7 +18,6 @@ from ..extend import (
     NoForwardMode,
     Spec,
     Variable,
-    along,
     among,
     bodies_in,
     close,
@@ -35,9 +34,16 @@ from ..extend import (
     switch_to,
     watching_for_users_code,
 )
-from ..functions.jax_functions import Fixed, StaticLeaf
-from ..functions.jaxpr_structure import READS_AROUND, ByIdentity, deriving_rules_once
-from ..functions.jaxprs import holds_tracers, jaxpr_for
+from ..functions.traced import (
+    READS_AROUND,
+    ByIdentity,
+    Fixed,
+    StaticLeaf,
+    along,
+    deriving_rules_once,
+    holds_tracers,
+    jaxpr_for,
+)
 from .authors_rules import by_their_rules, with_opaque
 from .calls import Axes, Graph, results_of_call
 from .from_jax import from_jax

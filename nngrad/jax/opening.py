@@ -12,11 +12,8 @@ from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from .. import functions as F
-from ..extend import CALLS, CUSTOM_RULES, Variable, contained, placeholder, spec_of, switch_to
-from ..extend import primitive_name as name_of
-from ..functions.jaxpr_structure import frozen
-from ..functions.jaxprs import called_function, count_closed_over
-from ..functions.key_data import is_key
+from ..extend import Variable, contained, placeholder, spec_of, switch_to
+from ..functions.traced import CALLS, CUSTOM_RULES, called_function, count_closed_over, frozen, is_key, name_of
 from .calls import graph_called
 from .evaluating import closure_of, evaluated_now, may_run_now, require_compiled
 from .pointwise import PointwiseFunction, complex_pointwise, depends_by_places, pointwise

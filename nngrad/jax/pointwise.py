@@ -24,10 +24,8 @@ from jax.extend.core import ClosedJaxpr
 
 from backward_registry import Rule, registry
 
-from ..extend import CUSTOM_RULES, Array, Function, Op, Static, Variable, along, apply, functions_of
-from ..extend import primitive_name as name_of
-from ..functions.jaxpr_structure import TracedFunction, is_told_what_moves
-from ..functions.jaxprs import alone, jaxpr_for
+from ..extend import Array, Function, Op, Static, Variable, apply, functions_of
+from ..functions.traced import CUSTOM_RULES, TracedFunction, alone, along, is_told_what_moves, jaxpr_for, name_of
 from .values import ComplexPair
 
 

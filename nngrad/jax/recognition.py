@@ -18,11 +18,17 @@ from jax.extend.core import Literal
 from jax.scipy import special
 
 from .. import functions as F
-from ..extend import CUSTOM_RULES, Variable, interrupt_safe, primitives_in, x64_if
-from ..extend import primitive_name as name_of
+from ..extend import Variable, interrupt_safe, x64_if
 from ..functions.complex_matrices import complex_det, complex_inv, complex_slogdet
-from ..functions.jaxpr_structure import structure_of, structure_of_called, structure_of_rules
-from ..functions.jaxprs import called_function
+from ..functions.traced import (
+    CUSTOM_RULES,
+    called_function,
+    name_of,
+    primitives_in,
+    structure_of,
+    structure_of_called,
+    structure_of_rules,
+)
 from .primitives.registry import both_parts, scalar, variable
 from .values import ComplexPair, Delayed, Keys, needs_x64
 

@@ -15,7 +15,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from .. import functions as F
 from ..derivatives.directions import independent_rows
 from ..extend import DType, Variable, interrupt_safe, spec_of, x64_if
-from ..functions.jax_functions import Fixed, Given, Trace
+from ..functions.traced import Fixed, Given, Trace
 from .calls import axes_in
 from .from_jax import PartedFunction, opened_with
 from .opening import Opening

@@ -18,9 +18,7 @@ import numpy as np
 
 from .. import functions as F
 from ..extend import Variable, dtype_of, placeholder, spec_of
-from ..functions.jax_functions import Trace
-from ..functions.jaxpr_structure import ByIdentity
-from ..functions.key_data import is_key
+from ..functions.traced import ByIdentity, Trace, is_key
 from .calls import Axes
 from .values import ComplexPair, Keys, Value, constant_of, implementation_of, is_complex, is_pair
 

@@ -17,7 +17,7 @@ import numpy as np
 from backward_registry import registry
 
 from ..extend import BoundedCache, Variable, key_of, named_axes
-from ..functions.jax_functions import Fixed, kept_with
+from ..functions.traced import Fixed, kept_with
 from . import builds
 from .calls import VARIES, varies
 from .from_jax import PartedFunction, from_jax

@@ -11,8 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..extend import TRANSFORMATIONS
-from ..functions.jaxpr_structure import StepsOnlySelect
+from ..functions.traced import StepsOnlySelect
+
+TRANSFORMATIONS: dict[str, Callable[..., Any]] = {
+    each.__name__: each
+    for each in (jax.grad, jax.value_and_grad, jax.jacfwd, jax.jacrev, jax.hessian, jax.jvp, jax.linearize, jax.vjp)
+}
+"""JAX's own transformations, by name."""
 
 _all_left: ContextVar[bool] = ContextVar("all_left_to_jax", default=False)
 """Whether transformations inside are also JAX's: their graphs lack the derivatives that JAX needs of them."""

@@ -10,9 +10,9 @@ import jax
 import numpy as np
 from jax.extend.core import Literal
 
+from .. import functions as F
 from ..extend import NdArray, Variable, dtype_of, leaf_of
-from ..functions.array import constant
-from ..functions.key_data import KeyData, is_key
+from ..functions.traced import KeyData, is_key
 
 
 class KnownArray:
@@ -51,7 +51,7 @@ class KnownArray:
         otherwise a leaf."""
         if self._variable is None:
             if _fits_constant(self.number):
-                self._variable = constant(val=float(self.number), shape=self.shape, dtype=self.dtype)
+                self._variable = F.constant(val=float(self.number), shape=self.shape, dtype=self.dtype)
             else:
                 self._variable = leaf_of(NdArray.from_numpy_array(np.asarray(self.array), self.dtype))
         return self._variable

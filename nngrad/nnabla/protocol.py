@@ -34,7 +34,7 @@ from ..extend import (
 )
 from ..functions.host_call import called_on_host
 from ..functions.inlining import inlined
-from ..functions.jaxpr_structure import array_value
+from ..functions.traced import array_value
 from .arguments import Argument, Denied, HostCell, NeedsValues, Symbol
 
 if TYPE_CHECKING:

@@ -136,19 +136,15 @@ def test_stubs_are_current() -> None:
 
 
 DERIVATIVES = {"vjp", "jvp", "grad", "value_and_grad", "jacfwd", "jacrev", "jacobian", "hessian", "linearize"}
-ASKS_JAX = LIBRARY / "graph" / "by_jax.py"
-"""The one file that may ask JAX for a derivative."""
+ASK_JAX = {"graph/by_jax.py", "jax/unopened.py"}
+"""The files that may ask JAX for a derivative: of functions of arrays, and of what is left to it as a whole."""
 ASK_IT = {
-    "functions/jax_derivatives.py",  # of JAX functions of the user's own
-    "functions/jaxpr_structure.py",  # whether two functions whose derivatives are set have the same
-    "jax/authors_rules.py",  # for the values alone that authors' rules give where they are differentiated
-    "jax/calls.py",  # of a graph that is linear, where JAX transposes what it was given of one
-    "jax/graph_of_call.py",  # of a graph with loops, where JAX cannot transpose the graph's own derivative
-    "jax/unopened.py",  # of functions that cannot be opened
-    "jax/pointwise.py",  # of functions that go element by element, to be opened in turn
     "execution/lower.py",  # for JAX, which asks for that of a function of nngrad's
+    "functions/traced/__init__.py",  # for nngrad.jax
+    "functions/traced/jax_derivatives.py",  # of JAX functions of the user's own
+    "functions/traced/structure.py",  # whether two functions whose derivatives are set have the same
 }
-"""The files for which it asks, and of what."""
+"""The files that ask `by_jax` for one, and of what."""
 
 
 def taken_of(path: Path, modules: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -165,16 +161,16 @@ def taken_of(path: Path, modules: tuple[str, ...]) -> list[tuple[str, str]]:
 def test_no_derivative_is_left_to_jax() -> None:
     asked = DERIVATIVES | {f"jax: {name}" for name in DERIVATIVES}
     asking = {path for path in sources() for name, _ in taken_of(path, ("jax",)) if name in asked}
-    assert asking == {ASKS_JAX}
+    assert {path.relative_to(LIBRARY).as_posix() for path in asking} == ASK_JAX
 
 
 def test_only_what_wraps_jax_functions_uses_their_derivatives() -> None:
     users = [path for path in sources() if "by_jax import" in path.read_text()]
     assert {path.relative_to(LIBRARY).as_posix() for path in users} == ASK_IT
-    users = [path for path in sources() if "jax_derivatives" in path.read_text()]
+    users = [path for path in sources() if "jax_derivatives import" in path.read_text()]
     assert {"/".join(path.parts[-2:]) for path in users} == {
-        "functions/jax_functions.py",
-        "jax/authors_rules.py",
+        "traced/__init__.py",
+        "traced/jax_functions.py",
         "backward_registry/jax_derivatives.py",
     }
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.extend.core import Jaxpr, Literal
 
-from nngrad.functions.jaxprs import called_function, counts_of_scan
+from nngrad.functions.traced.jaxprs import called_function, counts_of_scan
 
 
 def evaluated(f: Callable[..., Any]) -> Callable[..., Any]:

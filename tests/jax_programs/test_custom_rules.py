@@ -15,7 +15,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.jax as nj
-from nngrad.functions.jaxpr_structure import structure_of
+from nngrad.functions.traced.structure import structure_of
 from tests.slow import slow_but_every
 
 

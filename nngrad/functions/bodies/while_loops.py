@@ -17,10 +17,10 @@ from ...graph.body_op import ControlOp, Followed, Given, Gradients, Numbers, Res
 from ...graph.closing import close, derived_once
 from ..array import cast
 from ..indexing import where
-from ..jaxpr_dependence import loops_select
-from ..jaxprs import jaxpr_for
 from ..operands import Operand, size_of
 from ..reduction import sum as total
+from ..traced.dependence import loops_select
+from ..traced.jaxprs import jaxpr_for
 from .carries import Carried, followed_through, kinds_of
 from .derived_bodies import operations_in, with_stand_ins
 

@@ -12,14 +12,19 @@ from jax import numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from ... import functions as F
-from ...extend import CALLS, CUSTOM_RULES, NdArray, Variable, equations_in, leaf_of
-from ...extend import bodies_of_equation as bodies_of
-from ...extend import equation_parameters as parameters_of
-from ...extend import primitive_name as name_of
+from ...extend import NdArray, Variable, leaf_of
 from ...functions.array import in_dtype
 from ...functions.checkpoints import applied_checkpoint
-from ...functions.jaxprs import counts_of_scan
-from ...functions.key_data import is_key
+from ...functions.traced import (
+    CALLS,
+    CUSTOM_RULES,
+    bodies_of,
+    counts_of_scan,
+    equations_in,
+    is_key,
+    name_of,
+    parameters_of,
+)
 from ..values import ComplexPair, Delayed, Keys, KnownArray, Value, implementation_of, is_complex, is_held, known, read
 from .registry import CONTROL, JaxprEquation, controls, require
 

@@ -14,7 +14,7 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ... import functions as F
 from ...extend import Variable, spec_of
-from ...functions.jaxprs import jaxpr_for
+from ...functions.traced import jaxpr_for
 from ..values import KnownArray, known
 from .elementwise import as_zero_or_one
 from .movement import sliced

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import numpy as jnp
 
+from ... import functions as F
 from ...extend import Variable
-from ...extend import equation_parameters as parameters_of
-from ...extend import primitive_name as name_of
-from ...functions.array import constant
+from ...functions.traced import name_of, parameters_of
 from ..values import ComplexPair, KnownArray
 
 
@@ -113,7 +112,7 @@ def both_parts(value: Any) -> tuple[Variable, Variable]:
     if isinstance(value, ComplexPair):
         return variable(value.real), variable(value.imaginary)
     x = variable(value)
-    return x, constant(val=0.0, shape=x.shape, dtype=x.dtype)
+    return x, F.constant(val=0.0, shape=x.shape, dtype=x.dtype)
 
 
 def scalar(value: Any) -> float | None:

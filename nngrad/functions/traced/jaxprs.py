@@ -11,10 +11,10 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
-from ..graph import Spec
-from ..graph.jaxpr import CALL_OF_OBJECT, equations_in, held_by, jaxprs_in, parameters_of
-from ..graph.process import interrupt_safe
-from ..graph.spec import x64_if
+from ...graph import Spec
+from ...graph.jaxpr import CALL_OF_OBJECT, equations_in, held_by, jaxprs_in, parameters_of
+from ...graph.process import interrupt_safe
+from ...graph.spec import x64_if
 
 
 def jaxpr_for(function: Callable[..., Any], inputs: Sequence[Spec]) -> ClosedJaxpr:

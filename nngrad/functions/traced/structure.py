@@ -17,12 +17,12 @@ import numpy as np
 from jax import numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var, jaxpr_as_fun
 
-from ..graph import Spec, spec_of
-from ..graph.by_jax import along, back
-from ..graph.jaxpr import CUSTOM_RULES, bodies_of, does_much, equations_in, name_of, parameters_of, primitives_in
-from ..graph.process import interrupt_safe
-from ..graph.spec import x64_if
-from .jaxpr_dependence import is_floating, loops_select
+from ...graph import Spec, spec_of
+from ...graph.by_jax import along, back
+from ...graph.jaxpr import CUSTOM_RULES, bodies_of, does_much, equations_in, name_of, parameters_of, primitives_in
+from ...graph.process import interrupt_safe
+from ...graph.spec import x64_if
+from .dependence import is_floating, loops_select
 from .jaxprs import alone, called_function, count_closed_over
 
 _SMALL = 1 << 12

@@ -10,7 +10,7 @@ from typing import Any
 from jax import numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from ..graph.jaxpr import CALLS, bodies_of, name_of
+from ...graph.jaxpr import CALLS, bodies_of, name_of
 from .jaxprs import called_function, counts_of_scan
 
 _FIXED, _MOVES, _SELECTED = 0, 1, 2

@@ -17,18 +17,18 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from ..graph import NdArray, Spec, Variable, apply, as_variable
-from ..graph.arguments import key_of
-from ..graph.leaf import common_floating
-from ..graph.ndarray import host_array
-from ..graph.process import interrupt_safe, named_axes
-from ..graph.signatures import explained_by_name
-from ..graph.spec import DType, dtype_of, is_differentiable, x64_if
-from ..graph.variable import leaf_of
+from ...graph import NdArray, Spec, Variable, apply, as_variable
+from ...graph.arguments import key_of
+from ...graph.leaf import common_floating
+from ...graph.ndarray import host_array
+from ...graph.process import interrupt_safe, named_axes
+from ...graph.signatures import explained_by_name
+from ...graph.spec import DType, dtype_of, is_differentiable, x64_if
+from ...graph.variable import leaf_of
 from .jax_derivatives import custom_jax_derivative, jax_derivative
-from .jaxpr_structure import TracedFunction, deriving_rules_once, key_of_array, reads_around, structure_of
 from .jaxprs import let_own_arrays
 from .key_data import KeyData, is_key
+from .structure import TracedFunction, deriving_rules_once, key_of_array, reads_around, structure_of
 
 Key = tuple[Hashable, tuple[Hashable, ...], Any]
 

@@ -20,15 +20,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..graph import Array, Function, Op, Spec, Variable
-from ..graph.arguments import Static
-from ..graph.axes import AxisMap, Places
-from ..graph.by_jax import along, back, transposed
-from ..graph.facts import unknown
-from ..graph.jaxpr import ONE_WAY, primitives_in
-from .axes import row_places
-from .jaxpr_structure import READS_AROUND, Positions, StepsOnlySelect, TracedFunction
+from ...graph import Array, Function, Op, Spec, Variable
+from ...graph.arguments import Static
+from ...graph.axes import AxisMap, Places
+from ...graph.by_jax import along, back, transposed
+from ...graph.facts import unknown
+from ...graph.jaxpr import ONE_WAY, primitives_in
+from ..axes import row_places
 from .jaxprs import holds_tracers, jaxpr_for
+from .structure import READS_AROUND, Positions, StepsOnlySelect, TracedFunction
 
 _COLUMNS = 128
 """The number of columns of a Jacobian that forward mode computes at a time."""
