@@ -42,7 +42,12 @@ slopes(F.cos, "dy/dx = -sin x", lambda x: -F.sin(x))
 slopes(F.tan, "dy/dx = 1 + y^2", lambda y: 1 + y * y)
 slopes(F.asin, "dy/dx = 1 / sqrt(1 - x^2)", lambda x: F.one_minus_square(x) ** -0.5)
 gradients(F.acos, "dy/dx = -1 / sqrt(1 - x^2)", lambda gy, x: -gy * F.one_minus_square(x) ** -0.5)
-gradients(F.atan, "dy/dx = 1 / (1 + x^2)", lambda gy, x: gy / (1 + x * x))
+slopes(
+    F.atan,
+    "dy/dx = 1 / (1 + x^2), as a function that with x / (1 + x^2) is closed under differentiation: powers of 1 + x^2 "
+    "overflow long before derivatives vanish",
+    lambda x: F.over_square_sum(1.0, x),
+)  # fmt: skip
 
 
 slopes(
@@ -70,7 +75,10 @@ slopes(
 slopes(F.sinh, "dy/dx = cosh x", lambda x: F.cosh(x))
 slopes(F.cosh, "dy/dx = sinh x", lambda x: F.sinh(x))
 gradients(F.asinh, "dy/dx = 1 / sqrt(x^2 + 1) = 1 / cosh y, in which nothing overflows", lambda gy, y: gy / F.cosh(y))
-slopes(F.acosh, "dy/dx = 1 / sqrt(x^2 - 1)", lambda x: ((x - 1) * (x + 1)) ** -0.5)
+slopes(
+    F.acosh, "dy/dx = 1 / sqrt(x^2 - 1), in factors whose derivatives all have one sign and do not overflow",
+    lambda x: (x - 1) ** -0.5 * (x + 1) ** -0.5,
+)  # fmt: skip
 gradients(F.atanh, "dy/dx = 1 / (1 - x^2)", lambda gy, x: gy / F.one_minus_square(x))
 
 # ---------------------------------------------------------------- nothing

@@ -39,12 +39,8 @@ def _beta_density(a: Variable, b: Variable, x: Variable) -> Variable:
     large = F.greater_scalar(a + b, val=100.0)
     p, q = (F.where(large, F.ones_like(each), each) for each in (a, b))
     z = F.where(large, x, F.constant(0.5, shape=x.shape, dtype=x.dtype))
-    by_logs = F.exp((a - 1) * F.log(z) + (b - 1) * F.log1p(-z) - _betaln(a, b))
-    return F.where(large, by_logs, F.pow2(x, p - 1) * F.pow2(1 - x, q - 1) * F.exp(-_betaln(p, q)))
-
-
-def _betaln(a: Variable, b: Variable) -> Variable:
-    return F.lgamma(a) + F.lgamma(b) - F.lgamma(a + b)
+    by_logs = F.exp((a - 1) * F.log(z) + (b - 1) * F.log1p(-z) - F.betaln(a, b))
+    return F.where(large, by_logs, F.pow2(x, p - 1) * F.pow2(1 - x, q - 1) * F.exp(-F.betaln(p, q)))
 
 
 slopes(
@@ -58,11 +54,11 @@ def _beta_moment_slopes(a: Variable, b: Variable, x: Variable, p: int, q: int) -
     by_a, by_b = F.beta_moment(a, b, x, p=p + 1, q=q), F.beta_moment(a, b, x, p=p, q=q + 1)
     if p:
         fewer = p * F.beta_moment(a, b, x, p=p - 1, q=q)
-        by_a, by_b = by_a + (both - F.digamma_derivative(a, order=1)) * fewer, by_b + both * fewer
+        by_a, by_b = by_a + F.digamma_difference(a, b, order=1) * fewer, by_b + both * fewer
     if q:
         fewer = q * F.beta_moment(a, b, x, p=p, q=q - 1)
-        by_a, by_b = by_a + both * fewer, by_b + (both - F.digamma_derivative(b, order=1)) * fewer
-    u, v = F.log(x) - F.digamma(a) + F.digamma(a + b), F.log1p(-x) - F.digamma(b) + F.digamma(a + b)
+        by_a, by_b = by_a + both * fewer, by_b + F.digamma_difference(b, a, order=1) * fewer
+    u, v = F.log(x) + F.digamma_difference(a, b), F.log1p(-x) + F.digamma_difference(b, a)
     return by_a, by_b, u**p * v**q * _beta_density(a, b, x)
 
 

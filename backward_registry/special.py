@@ -63,7 +63,12 @@ slopes(
     lambda x, order: F.digamma_derivative(x, order=order + 1),
 )  # fmt: skip
 slopes(
+    F.digamma_difference,
+    "dy/dx0 is the difference of the derivatives of the next order, dy/dx1 the derivative of that order at x0 + x1",
+    lambda x0, x1, order: (F.digamma_difference(x0, x1, order + 1), F.digamma_derivative(x0 + x1, order=order + 1)),
+)  # fmt: skip
+slopes(
     F.betaln, "dy/dx0 = digamma(x0) - digamma(x0 + x1), and likewise for x1",
-    lambda x0, x1: (F.digamma(x0) - F.digamma(x0 + x1), F.digamma(x1) - F.digamma(x0 + x1)),
+    lambda x0, x1: (-F.digamma_difference(x0, x1), -F.digamma_difference(x1, x0)),
 )  # fmt: skip
 slopes(F.hurwitz_zeta, "dy/dq = -x zeta(x + 1, q)", lambda q, x: -x * F.hurwitz_zeta(q, x=x + 1))

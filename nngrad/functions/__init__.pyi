@@ -370,6 +370,7 @@ from .sparse import CooMatrix as CooMatrix
 from .sparse import sparse_matmul as sparse_matmul
 from .special import betaln as betaln
 from .special import digamma_derivative as digamma_derivative
+from .special import digamma_difference as digamma_difference
 from .special import erfcx_integral as erfcx_integral
 from .special import hurwitz_zeta as hurwitz_zeta
 from .special import logaddexp as logaddexp

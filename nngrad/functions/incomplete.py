@@ -19,6 +19,7 @@ from ..graph.signatures import explained_by_name
 from .arithmetic import alike, floating, floating_pair, of_floats, widened
 from .distributions import quadrature
 from .docstrings import completed
+from .special import digamma_difference, stirling_error
 
 # ---------------------------------------------------------------- of the gamma distribution
 
@@ -118,15 +119,6 @@ def beta_moment(a: Array, b: Array, x: Array, /, p: Size = 0, q: Size = 0) -> ja
     return lax.convert_element_type(_part_of_beta(widened(a), widened(b), widened(x), p, q)[0], x.dtype)
 
 
-def _stirling_error(z: jax.Array) -> jax.Array:
-    """`lgamma(z)` less Stirling's formula (Abramowitz and Stegun, 6.1.41)."""
-    large, small = lax.max(z, lax.full_like(z, 10)), lax.min(z, lax.full_like(z, 10))
-    square = 1 / (large * large)
-    series = 1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square * (1 / 1188 - square * 691 / 360360)))
-    direct = lax.lgamma(small) - (small - 0.5) * lax.log(small) + small - 0.5 * math.log(2 * math.pi)
-    return lax.select(z > 10, (1 / 12 - square * series) / large, direct)
-
-
 def _part_of_beta(a: jax.Array, b: jax.Array, x: jax.Array, p: int = 0, q: int = 0) -> tuple[jax.Array, jax.Array]:
     """`beta_moment`, and whether the part above `x` was integrated."""
     above = x * (a + b) > a
@@ -138,9 +130,9 @@ def _part_of_beta(a: jax.Array, b: jax.Array, x: jax.Array, p: int = 0, q: int =
     scale = lax.stop_gradient(jnp.where(rate < 1, lax.max(1 / rate, 1 / a), 1 / rate))
     # x^a (1-x)^b / B(a, b): in the logarithms of gamma functions, large terms would cancel.
     exponent = a * lax.log(x * (a + b) / a) + b * lax.log((1 - x) * (a + b) / b)
-    corrections = _stirling_error(a + b) - _stirling_error(a) - _stirling_error(b)
+    corrections = stirling_error(a + b) - stirling_error(a) - stirling_error(b)
     density = lax.exp(exponent + corrections) * lax.sqrt(a * b / (2 * math.pi * (a + b))) / (1 - x)
-    mean_u, mean_v = (lax.digamma(each) - lax.digamma(a + b) for each in (a, b))
+    mean_u, mean_v = (-digamma_difference.forward(*each) for each in ((a, b), (b, a)))
     places, weights = quadrature(x.dtype)
     a, b, x, above, mean_u, mean_v, factor = (
         lax.expand_dims(each, (each.ndim,)) for each in (a, b, x, above, mean_u, mean_v, scale)

@@ -177,9 +177,23 @@ def betaln(x0: AsFloats, x1: Array, /) -> jax.Array:
         x1: Positive, of a shape that broadcasts with that of `x0`.
     """
     x0, x1 = broadcast_pair(floating(x0), floating(x1))
-    # JAX sorts the arguments by maximum and minimum, of which second derivatives are lost where they are equal.
-    formula = lax.lgamma(x0) + lax.lgamma(x1) - lax.lgamma(x0 + x1)
-    return computed_as(formula, jax.scipy.special.betaln(x0, x1))
+    a, b = widened(x0), widened(x1)
+    direct = lax.lgamma(a) + lax.lgamma(b) - lax.lgamma(a + b)
+    # In the logarithms of gamma functions, large terms cancel; in Stirling's formula, they meet in log1p.
+    inside = (a > 0) & (b > 0)
+    p, q = (lax.select(inside, each, lax.full_like(each, 1)) for each in (a, b))
+    rest = stirling_error(p) + stirling_error(q) - stirling_error(p + q)
+    value = rest + (math.log(2 * math.pi) + lax.log(1 / p + 1 / q)) / 2 - p * lax.log1p(q / p) - q * lax.log1p(p / q)
+    return lax.convert_element_type(computed_as(direct, lax.select(inside, value, direct)), x0.dtype)
+
+
+def stirling_error(z: jax.Array) -> jax.Array:
+    """`lgamma(z)` less Stirling's formula (Abramowitz and Stegun, 6.1.41)."""
+    large, small = lax.max(z, lax.full_like(z, 10)), lax.min(z, lax.full_like(z, 10))
+    square = 1 / (large * large)
+    series = 1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square * (1 / 1188 - square * 691 / 360360)))
+    direct = lax.lgamma(small) - (small - 0.5) * lax.log(small) + small - 0.5 * math.log(2 * math.pi)
+    return lax.select(z > 10, (1 / 12 - square * series) / large, direct)
 
 
 def _zeta(q: jax.Array, *, x: float) -> jax.Array:
@@ -216,6 +230,43 @@ def digamma_derivative(x: Array, /, order: Annotated[int, between(1, 100)]) -> j
     cotangent = 1 / lax.tan(math.pi * lax.select(is_positive, lax.full_like(wide, 0.25), wide - lax.round(wide)))
     below = -sign * value - math.pi * _polynomial(_cotangent_derivative(order), cotangent)
     return lax.convert_element_type(lax.select(is_positive, value, below), x.dtype)
+
+
+@op(diagonal=True, broadcasts=True, unbounded=True, precision="high")
+def digamma_difference(x0: AsFloats, x1: Array, /, order: Annotated[int, between(0, 100)] = 0) -> jax.Array:
+    """`digamma(x0 + x1) - digamma(x0)`, or the difference of a derivative of `digamma`, without cancellation.
+
+    Where `x0` and `x0 + x1` are positive, it is the sum of the differences of the terms of the recurrence up to n + 12
+    for the order n, and of the asymptotic series from there on (Abramowitz and Stegun, 6.4.6 and 6.4.11).
+
+    Args:
+        x0: Any shape; integers are taken as float32.
+        x1: The distance, of a shape that broadcasts with that of `x0`; integers are taken as float32.
+        order: The order of the derivative, from 0 to 100.
+    """
+    x0, x1 = broadcast_pair(floating(x0), floating(x1))
+    a, b = widened(x0), widened(x1)
+    inside = (a > 0) & (a + b > 0)
+    direct = [digamma.forward(z) if order == 0 else digamma_derivative.forward(z, order=order) for z in (a + b, a)]
+    p, q = (lax.select(inside, each, lax.full_like(each, 1)) for each in (a, b))
+    # Terms c (z^-m - (z + q)^-m) with z = p + k, as (c, k, m): those of the recurrence, then those of the series.
+    n, factorial = order, math.factorial
+    terms = [(factorial(n), k, n + 1) for k in range(n + 12)] + [(factorial(n) / 2, n + 12, n + 1)]
+    terms += [(b * factorial(2 * k + n - 1) / factorial(2 * k), n + 12, 2 * k + n) for k, b in _BERNOULLI.items()]
+    terms += [(factorial(n - 1), n + 12, n)] if n else []
+    with np.errstate(over="ignore"):
+        factors, shifts, powers = np.array(terms, p.dtype).T
+    z = lax.expand_dims(p, (p.ndim,)) + shifts
+    shares = -lax.expm1(-powers * lax.log1p(lax.expand_dims(q, (q.ndim,)) / z))
+    total = jnp.sum(factors * shares * z**-powers, axis=-1)
+    if n == 0:
+        total += lax.log1p(q / (p + 12))
+    value = lax.select(inside, -total if order % 2 else total, direct[0] - direct[1])
+    return lax.convert_element_type(value, x0.dtype)
+
+
+_BERNOULLI = dict(enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798), 1))
+"""Bernoulli's numbers B_2k, by k."""
 
 
 def _cotangent_derivative(order: int) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import mpmath as mp
 import numpy as np
 import pytest
 import scipy.special as ss
@@ -77,6 +78,22 @@ def test_polygamma_of_order_0_and_zeta() -> Test:
     y = F.zeta(2.5, x)
     expected = ss.digamma(x.d), ss.zeta(2.5, x.d), -2.5 * ss.zeta(3.5, x.d)
     np.testing.assert_allclose((yield F.polygamma(0, x), y, *nn.grad(F.sum(y), x)), expected, rtol=1e-13)
+
+
+@at_once
+def test_nothing_cancels_in_betaln() -> Test:
+    """Neither between logarithms of gamma functions, nor in derivatives where one argument is far above the other."""
+    a, b = np.array([10.0, 1e4, 1e4, 3e7]), np.array([12.0, 0.5, 1e-3, 2e7])
+    x = nn.Variable.from_numpy_array(a.astype(np.float32), need_grad=True)
+    y = F.betaln(x, b.astype(np.float32))
+    (first,) = nn.grad(F.sum(y), x)
+    values, *found = yield F.betaln(leaf(a), leaf(b)), y, first, *nn.grad(F.sum(first), x)
+    with mp.workdps(40):
+        pairs = list(zip(map(mp.mpf, a), b, strict=True))
+        exact = np.array([[mp.log(mp.beta(p, q)) for p, q in pairs]] +
+                         [[mp.psi(n, p) - mp.psi(n, p + q) for p, q in pairs] for n in (0, 1)], float)
+    np.testing.assert_allclose(values, exact[0], rtol=1e-15)
+    np.testing.assert_allclose(found, exact, rtol=2e-6)
 
 
 @at_once
