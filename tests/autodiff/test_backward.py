@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-import nngrad.solvers as S
 from nngrad.autodiff.walk import Grad
 from tests.leaves import vector
 
@@ -40,14 +38,6 @@ def test_an_output_without_a_gradient_counts_for_nothing_and_is_named() -> None:
         nn.backward([y, z])
     assert caught[0].filename == __file__
     assert x.g == pytest.approx(3 * np.cos(0.5))
-
-
-def test_a_leaf_among_the_outputs() -> None:
-    x = vector(0.5)
-    nn.backward([x, x * x], [2.0, 1.0])
-    assert x.g == pytest.approx(3.0)
-    nn.backward([x])  # what it has is its own
-    assert x.g == pytest.approx(3.0)
 
 
 def test_one_output_once_twice_on_the_way_to_another_and_none_at_all() -> None:
@@ -89,16 +79,6 @@ def test_several_outputs_run_as_one_executable(monkeypatch: pytest.MonkeyPatch) 
     assert first == pytest.approx(1.5 * np.cos(0.75) + np.exp(0.75) * 1.75)
 
 
-def test_backward_of_several_computes_what_forward_has_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = vector(0.75)
-    y, z = F.sin(x) * 2.5, F.exp(x) * x
-    nn.forward_all([y, z])
-    assert y.cell.is_deferred and z.cell.is_deferred
-    nn.backward([z, y], [1.0, 1.0])
-    assert not y.cell.is_deferred and not z.cell.is_deferred
-    assert y.d == pytest.approx(2.5 * np.sin(0.75))
-
-
 def test_each_output_is_differentiated_where_its_own_forward_was_if_it_needs_a_gradient() -> None:
     x = vector(1.0)
     y, z = x**2, x**3
@@ -113,17 +93,6 @@ def test_each_output_is_differentiated_where_its_own_forward_was_if_it_needs_a_g
     z.need_grad = False
     nn.backward([y, z], [1.0, 1.0])
     assert x.g == pytest.approx(2.0)
-
-
-def test_backward_checks_its_arguments() -> None:
-    x = vector(1.0)
-    with pytest.raises(TypeError, match=r"outputs\[0\]: expected a Variable, got int"):
-        nn.backward([1])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="grad_outputs: expected a list with one for each of the 2 outputs, got 1"):
-        nn.backward([x, x], [1.0])
-    for given in ([1.0, 1.0], None):
-        with pytest.raises(TypeError, match=r"outputs\[1\] is int32; only floating dtypes can be differentiated"):
-            nn.backward([x, F.cast(x, dtype="int32")], given)
 
 
 def test_a_variable_whose_gradient_is_taken_and_holds_nothing_is_warned_of() -> None:
@@ -190,56 +159,6 @@ def test_what_a_backward_has_passed_and_not_kept_cannot_be_read(hooks: dict[str,
             _ = v.g
 
 
-def test_retained_gradients_are_the_same_where_values_are_computed_again() -> None:
-    found = []
-    for recompute in (False, nn.LeastMemory(), lambda f: f.name == "sin"):
-        x = vector(*np.linspace(0.1, 0.7, 5))
-        levels = [x]
-        for _ in range(6):
-            levels.append(F.sin(levels[-1]) * 1.5)
-        F.sum(levels[-1] ** 2).backward(retain_grad=True, recompute=recompute)
-        found.append([np.array(level.g) for level in levels])
-        (gx,) = nn.grad(F.sum(levels[-1] ** 2), [x], retain_grad=True, recompute=recompute)
-        np.testing.assert_allclose(gx.d, x.g, rtol=1e-12)
-    slope, expected = 2 * levels[-1].d, []
-    for before in reversed(levels[:-1]):
-        expected.append(slope)
-        slope = slope * 1.5 * np.cos(before.d)
-    for gradients in found:
-        np.testing.assert_allclose(gradients, [slope, *reversed(expected)], rtol=1e-12)
-
-
-def test_a_leaf_that_shares_a_gradient_with_what_is_passed_starts_anew() -> None:
-    x, w = vector(2.0), vector(3.0)
-    h = x * x
-    unlinked = h.get_unlinked_variable(need_grad=True)  # as nnabla's GANs have it
-    first, second = h * 5.0, unlinked * w
-    for _ in range(2):
-        first.backward()
-        second.backward()
-        assert unlinked.g == 3
-    assert x.g == 40 and w.g == 8
-
-
-def test_a_variable_that_was_passed_and_is_made_a_leaf() -> None:
-    x = vector(2.0)
-    h = x * x
-    (h * h).backward()
-    h.clear_all_graph_links()
-    solver = S.Sgd()
-    solver.set_parameters({"h": h})
-    with pytest.raises(RuntimeError, match="did not keep"):
-        _ = h.g
-    solver.zero_grad()
-    (h * 3.0).backward()
-    assert h.g == 3
-    other = vector(1.0)
-    k = other * 2.0
-    (k * k).backward()
-    with pytest.raises(RuntimeError, match="did not keep"):
-        _ = k.g
-
-
 @pytest.mark.parametrize("hooks", HOOKS, ids=["compiled", "op by op"])
 @pytest.mark.parametrize("read", ["each", "last"])
 def test_persistent_variables_keep_their_gradient(hooks: dict[str, Any], read: str) -> None:
@@ -259,38 +178,6 @@ def test_persistent_variables_keep_their_gradient(hooks: dict[str, Any], read: s
         noise.data.copy_from(r.grad)
         expected = gradient
     assert r.grad_var is None
-
-
-def test_persistent_gradients_in_graphs_that_are_built_anew() -> None:
-    for c in (0.5, 0.7, 0.9, 1.1):  # a number that changes becomes an input
-        x = vector(0.4)
-        h = F.sin(x * c)
-        h.persistent = True
-        k = F.exp(h)
-        k.persistent = c > 0.6  # also after it was built
-        y = k * c
-        y.forward()
-        k.persistent = True
-        y.backward()
-        assert k.g == pytest.approx(c) and h.g == pytest.approx(c * np.exp(np.sin(0.4 * c)))
-        assert x.g == pytest.approx(c * np.exp(np.sin(0.4 * c)) * c * np.cos(0.4 * c))
-
-
-def test_need_grad_in_the_middle_asks_for_its_gradient() -> None:
-    x = vector(3.0)
-    x.need_grad = False
-    h = x * 2.0
-    h.need_grad = True
-    y = h * h
-    y.backward(retain_grad=True)
-    assert h.g == 12 and x.g == 0
-    y.backward()
-    with pytest.raises(RuntimeError, match="did not keep"):
-        _ = h.g
-    h.persistent = True
-    y.forward()
-    y.backward(2.0)
-    assert h.g == 24
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -348,16 +235,6 @@ def test_a_sink_of_which_no_gradient_is_set_says_so() -> None:
     assert x.g == 0
 
 
-def test_kept_gradients_belong_to_the_variables_of_each_graph() -> None:
-    for value in (0.5, 1.5, 2.5):  # one structure
-        x = vector(value)
-        h = F.exp(x)
-        k = h * 3.0
-        (k * k).backward(retain_grad=True)
-        assert k.g == pytest.approx(6 * np.exp(value))
-        assert h.g == pytest.approx(18 * np.exp(value))
-
-
 @pytest.mark.parametrize("grad", [1, None, 3.0, [2.0, 5.0]])
 def test_loss_scale_multiplies_the_gradient(grad: Any) -> None:
     def gradient(**options: Any) -> Any:
@@ -369,22 +246,6 @@ def test_loss_scale_multiplies_the_gradient(grad: Any) -> None:
         return x.g
 
     np.testing.assert_allclose(gradient(loss_scale=16.0), 16 * gradient(), rtol=1e-14)
-
-
-def test_loss_scales_share_an_executable_and_scale_leaves() -> None:
-    x = vector(0.5)
-    y = F.tanh(x) * 0.125
-    y.backward(loss_scale=2.0)
-    before = nn.executables.info().misses
-    y.backward(loss_scale=64.0)
-    nn.backward(y, [None], loss_scale=32.0)
-    assert nn.executables.info().misses == before
-    assert x.g == pytest.approx(98 * 0.125 * (1 - np.tanh(0.5) ** 2))
-    x = vector(0.5)
-    x.backward(loss_scale=4.0)
-    assert x.g == pytest.approx(4.0)
-    with pytest.raises(ValueError, match="loss_scale: must be positive"):
-        x.backward(loss_scale=-4.0)
 
 
 def test_double_backprop_keeps_gradients_as_variables() -> None:
@@ -401,49 +262,6 @@ def test_double_backprop_keeps_gradients_as_variables() -> None:
     assert ggx.d == pytest.approx(-np.sin(0.5))
 
 
-def test_gradients_that_are_variables_add_up_until_they_are_cleared() -> None:
-    x = vector(0.5)
-    y = F.sin(x)
-    for count in (1, 2, 3):
-        nn.backward(y, 1.0, enable_double_backprop=True)
-        assert x.g == pytest.approx(count * np.cos(0.5))
-        assert x.grad_var is not None
-        assert x.grad_var.d == pytest.approx(count * np.cos(0.5))
-    x.cleargrad()
-    y.backward(enable_double_backprop=True, loss_scale=2.0)
-    assert x.grad_var.d == pytest.approx(2 * np.cos(0.5))
-
-
-@pytest.mark.parametrize("route", ["nn.backward", "Variable.backward"])
-def test_gradients_of_outputs_that_change_between_two_backwards(route: str) -> None:
-    x = vector(1.0, 2.0)
-    y = F.sum(x * x)
-    for given in (1.0, 3.0):
-        y.g = given
-        if route == "nn.backward":
-            nn.backward(y, enable_double_backprop=True)
-        else:
-            y.backward(None, enable_double_backprop=True)
-    y.g = 100.0
-    assert x.grad_var is not None
-    assert x.grad_var.d.tolist() == x.g.tolist() == [8.0, 16.0]
-
-
-def test_a_gradient_that_was_changed_or_added_to_has_no_variable() -> None:
-    x = vector(1.0, 2.0)
-    solver = S.Sgd()
-    solver.set_parameters({"x": x})
-    F.sum(x * x).backward(enable_double_backprop=True)
-    solver.scale_grad(0.5)
-    assert x.g.tolist() == [1.0, 2.0]
-    assert x.grad_var is None
-    x = vector(2.0)
-    y = x * x
-    y.backward(enable_double_backprop=True)
-    y.backward()
-    assert x.g == 8 and x.grad_var is None
-
-
 @pytest.mark.parametrize("value", [None, 0.0, 7.0])
 def test_a_gradient_that_was_written_over_has_no_variable(value: float | None) -> None:
     x = vector(1.0, 2.0)
@@ -458,17 +276,6 @@ def test_a_gradient_that_was_written_over_has_no_variable(value: float | None) -
     y.backward(enable_double_backprop=True)
     assert x.grad_var is not None
     assert x.grad_var.d.tolist() == [2.0, 4.0]
-
-
-def test_double_backprop_as_chainer_writes_it() -> None:
-    x = vector(2.0)
-    y = x**3
-    y.backward(enable_double_backprop=True)
-    gx = x.grad_var
-    x.grad_var = None
-    assert x.g == 0
-    gx.backward()
-    assert x.g == 6 * 2  # not 3 x^2 + 6 x
 
 
 def test_a_gradient_variable_that_is_set_is_kept() -> None:
@@ -500,21 +307,3 @@ def test_a_gradient_penalty_through_backward() -> None:
     penalty.backward()
     s, c = np.sin(1.0), np.cos(1.0)
     assert w.g == pytest.approx(2 * c * 2 * (c - 2 * 0.5 * s))
-
-
-def test_double_backprop_of_several_outputs_flows_into_their_gradients() -> None:
-    x, v = vector(0.5), vector(3.0)
-    nn.backward([F.sin(x), x * x], [v, None], enable_double_backprop=True)
-    assert x.grad_var is not None
-    (gv,) = nn.grad(x.grad_var, v)
-    assert gv.d == pytest.approx(np.cos(0.5))
-    assert x.g == pytest.approx(3 * np.cos(0.5) + 1.0)
-
-
-def test_no_warning_where_all_is_well() -> None:
-    x = vector(0.5)
-    y = F.sin(x)
-    y.g = [1.0]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        nn.backward([y])

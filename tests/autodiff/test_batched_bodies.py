@@ -16,15 +16,10 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.derivatives.vectorize import vectorize
-from nngrad.execution.interpret import interpret
-from nngrad.functions.bodies.loop import Loop
-from nngrad.graph import Variable, functions_of
+from nngrad.graph import Variable
 from tests.autodiff.test_properties import SETTINGS
 from tests.exact import exactly
-from tests.functions import test_loops
 from tests.leaves import leaf
-from tests.slow import slow_but_every
 
 RNG = np.random.default_rng(0)
 B, N = 3, 2
@@ -217,72 +212,6 @@ def test_each_by_itself() -> None:
         close(a, b, names[i // 2])
 
 
-def loops_in(outputs: Any) -> list[Any]:
-    """The loops that a graph has."""
-    return [f for f in functions_of(outputs) if f.name == "scan_of_body"]
-
-
-def test_a_jacobian_takes_one_loop_for_all_directions() -> None:
-    w, c, x = leaf(W), leaf(X), leaf(RNG.random((5, B, N)))
-    last, _ = F.scan(lambda h, x: (F.tanh(h @ w + x), None), c, x)
-    matrix = nn.jacobian(last, c)
-    both = loops_in([matrix])
-    assert "mapped_several" not in {f.name for f in functions_of([matrix])}
-    (along,) = [f for f in both if len(f.inputs) > 3]
-    assert [x.shape for x in along.inputs[1:3]] == [(B, N), (N, B, N)], "the value is carried once, its tangents by all"
-    full = nn.jacobian(last, c, batched=False)
-    np.testing.assert_allclose(matrix.d, np.einsum("bibj->bij", full.d), rtol=1e-12)
-
-
-def test_a_laplacian_carries_one_second_derivative_for_all_directions() -> None:
-    w, c, x = leaf(W), leaf(X), leaf(RNG.random((5, B, N)))
-
-    def of(c: Variable, x: Variable) -> Variable:
-        return F.sum(F.scan(lambda h, x: (F.tanh(h @ w + x), None), c, x)[0] ** 2, axis=1)
-
-    laplacian = nn.laplacian(of(c, x), c)
-    (loop,) = [f for f in loops_in([laplacian]) if len(f.inputs) == 5]
-    assert [x.shape for x in loop.inputs[1:4]] == [(B, N), (N, B, N), (B, N)]
-    hessian = nn.hessian(of(c, x), c)
-    np.testing.assert_allclose(laplacian.d, np.trace(hessian.d, axis1=1, axis2=2), rtol=1e-12)
-
-
-@pytest.mark.parametrize("function", slow_but_every(2, test_loops.SCANS), ids=lambda f: f.__name__)
-def test_sums_of_loops(function: Any) -> None:
-    """The sum over the axis, propagated through loops as far as it may be, and that of what was computed for each."""
-    chosen = [(0, 1, 2), (1,), (0,), (2,)][test_loops.SCANS.index(function) % 4]
-    leaves = [leaf(a) for a in (test_loops.X, test_loops.C, test_loops.W)]
-    ys = test_loops.results_of(function, *leaves)
-    ts = nn.jvp(ys, leaves, [leaf(RNG.standard_normal(x.shape)) for x in leaves])
-    table = {leaves[i]: leaf(np.stack([leaves[i].d, -leaves[i].d, leaves[i].d * 0.3])) for i in chosen}
-    outputs = [*ys, *ts]
-    each, sums = vectorize(outputs, table), vectorize(outputs, table, collapse=True)
-    results = [np.asarray(a) for a in interpret([*each, *sums], {})]
-    for a, b in zip(results[: len(each)], results[len(each) :], strict=True):
-        np.testing.assert_allclose(b, a.sum(0), rtol=1e-9, atol=1e-9 * max(1.0, float(np.max(np.abs(a)))))
-
-
-def test_a_loop_that_is_linear_takes_sums_alone() -> None:
-    x, c, w = leaf(RNG.random((5, B, N))), leaf(X), leaf(W)
-    last, ys = F.scan(lambda h, x: (h @ w + x, h * 2), c, x)
-    table = {c: leaf(np.stack([X, X + 1])), x: leaf(RNG.random((2, 5, B, N)))}
-    totals = vectorize([last, ys], table, collapse=True)
-    (loop,) = loops_in(totals)
-    assert [x.shape for x in loop.inputs] == [(N, N), (B, N), (5, B, N)]
-    for a, b in zip(totals, vectorize([last, ys], table), strict=True):
-        np.testing.assert_allclose(a.d, b.d.sum(0), rtol=1e-12)
-
-
-def test_a_batched_body_is_derived_once() -> None:
-    w = leaf(W)
-    y = F.scan(lambda h, _: (F.sin(h @ w), None), leaf(X[0]), length=2)[0]
-    leaves = [x for x in functions_of([y])[0].inputs if x.shape == (N,)]
-    many = leaf(X)
-    one, other = (vectorize([y], {leaves[0]: many})[0] for _ in range(2))
-    (a,), (b,) = loops_in([one]), loops_in([other])
-    assert Loop(*a.arguments).body is Loop(*b.arguments).body
-
-
 @pytest.mark.parametrize("mixed", ["branch", "condition", "carry", "slices", "rows"])
 def test_rows_that_are_mixed(mixed: str) -> None:
     w, x = leaf(W), leaf(X)
@@ -295,13 +224,3 @@ def test_rows_that_are_mixed(mixed: str) -> None:
     }
     with pytest.raises(ValueError, match="cannot be shown"):
         nn.jacobian(functions[mixed](), x)
-
-
-def test_rows_along_the_steps_of_a_loop_that_carries_nothing_of_them() -> None:
-    w, x = leaf(W), leaf(X)
-    counts, y = F.scan(lambda i, row: (i + 1, F.sin(row @ w) * i), 0.0, x)
-    del counts
-    expected = np.cos(X @ W)[:, :, None] * W.T * np.arange(3.0)[:, None, None]
-    np.testing.assert_allclose(nn.jacobian(y, x).d, expected, rtol=1e-12)
-    total = F.map(lambda row: F.sum(F.sin(row) ** 2), x)
-    np.testing.assert_allclose(nn.laplacian(total, x).d, 2 * np.cos(2 * X).sum(1), rtol=1e-12)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import threading
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -72,40 +68,6 @@ def test_training_with_a_shorter_batch_is_training_by_graphs_built_by_hand() -> 
     assert state_arrays(other).keys() == state_arrays(solver).keys()
 
 
-def test_a_step_is_built_once_for_each_shape() -> None:
-    built: list[tuple[int, ...]] = []
-
-    def loss(x: nn.Variable) -> nn.Variable:
-        built.append(x.shape)
-        return F.mean(PF.affine(x, 2) ** 2)
-
-    step = nn.train_step(loss, nn.get_parameters, S.Sgd(0.1))
-    assert not built
-    for rows in (8, 8, 5, 8, 5):
-        step(X[:rows])
-    assert built == [(8, 3), (5, 3)]
-
-
-def test_the_scopes_are_those_in_which_it_was_made() -> None:
-    with nn.parameter_scope("net"):
-        step = nn.train_step(loss_of, nn.get_parameters, S.Sgd(0.1))
-        run = nn.compile(lambda x: PF.affine(x, 4, name="a"))
-    with nn.parameter_scope("elsewhere"), nn.auto_forward():
-        step(X[:8], T[:8])
-        assert run(X[:5]).shape == (5, 4)
-    assert {name.split("/")[0] for name in nn.get_parameters()} == {"net"}
-
-
-def test_parameters_given_by_themselves() -> None:
-    make_parameters()
-    parameters = nn.get_parameters()
-    step = nn.train_step(loss_of, parameters, S.Sgd(0.1))
-    before = parameters["a/affine/W"].d.copy()
-    step(X[:8], T[:8])
-    step(X[:5], T[:5])
-    assert not np.array_equal(parameters["a/affine/W"].d, before)
-
-
 def test_parameters_of_one_shape_alone_are_refused() -> None:
     def loss(x: nn.Variable) -> nn.Variable:
         return F.mean(PF.affine(x, 2, name=f"rows{x.shape[0]}") ** 2)
@@ -114,18 +76,6 @@ def test_parameters_of_one_shape_alone_are_refused() -> None:
     step(X[:8])
     with pytest.raises(ValueError, match=r"the graph for inputs float32\[5, 3\] has other parameters than the first"):
         step(X[:5])
-
-
-def test_an_error_while_it_is_built_leaves_nothing_behind() -> None:
-    def loss(x: nn.Variable) -> nn.Variable:
-        y = PF.affine(x, 2)
-        return F.mean(y) if len(x) > 5 else y
-
-    step = nn.train_step(loss, nn.get_parameters, S.Sgd(0.1))
-    for _ in range(2):
-        with pytest.raises(ValueError, match="loss: must be a scalar"):
-            step(X[:5])
-    assert step(X[:8]).shape == ()
 
 
 def test_compiled_functions_of_any_shape() -> None:
@@ -165,65 +115,3 @@ def test_random_functions_take_a_key() -> None:
         function(X)
     for rows in (8, 5):
         assert (jax.jit(function)(X[:rows], key=jax.random.key(0)) == 0).any()
-
-
-def test_threads_build_one_graph() -> None:
-    built = []
-
-    def build(x: nn.Variable) -> nn.Variable:
-        built.append(x.shape)
-        return PF.affine(x, 2)
-
-    run = nn.compile(build)
-    threads = [threading.Thread(target=run, args=(X[:8],)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert built == [(8, 3)]
-    assert len(nn.get_parameters()) == 2
-
-
-@pytest.mark.parametrize("make", [
-    lambda x: nn.compile(F.tanh, x),
-    lambda x: nn.to_jax(F.tanh, x),
-    lambda x: nn.train_step(F.sum, [x], S.Sgd(), inputs=[x]),
-])
-def test_inputs_beside_a_function_are_refused(make: Any) -> None:
-    with pytest.raises(TypeError, match="inputs: must be left out for a function that builds the graph"):
-        make(nn.Variable((3,), need_grad=True))
-
-
-def test_other_shapes_of_a_graph_say_what_to_do() -> None:
-    x = nn.Variable((8, 3), need_grad=True)
-    w = nn.Variable((3,), need_grad=True)
-    y = F.sum(x * w)
-    step = nn.train_step(y, [w], S.Sgd(0.1), inputs=[x])
-    for run in (nn.compile(y, x), nn.to_jax(y, x), step):
-        with pytest.raises(ValueError, match=r"\(5, 3\).*for any shape, pass a function of Variables"):
-            run(X[:5])
-        run(X[:8])
-
-
-def test_what_a_function_returns_is_checked() -> None:
-    with pytest.raises(TypeError, match="outputs: expected a Variable or a list of them"):
-        nn.compile(lambda x: np.zeros(3))(X)
-    with pytest.raises(TypeError, match="loss: expected a Variable, got ndarray"):
-        nn.train_step(lambda x: np.zeros(3), [nn.Variable((), need_grad=True)], S.Sgd())(X)
-    with pytest.raises(TypeError, match="inputs: expected the Variables"):
-        nn.to_jax(nn.Variable(()))  # type: ignore[arg-type]
-
-
-def test_there_are_no_values_to_read_while_a_graph_is_built() -> None:
-    for make in (nn.compile, nn.to_jax):
-        with pytest.raises(ValueError, match="cannot read a value in the body of a compiled function"):
-            make(lambda x: F.sum(x) * float(x.d.sum()))(X)
-        with pytest.raises(ValueError, match=r"bool_gather: the size of the result .* not known yet. Pass size="):
-            make(lambda x: F.bool_gather(x, x))(X)
-
-
-def test_they_are_not_pickled() -> None:
-    step = nn.train_step(loss_of, nn.get_parameters, S.Sgd(0.1))
-    for made in (step, nn.compile(F.tanh)):
-        with pytest.raises(TypeError, match="cannot be pickled or copied"):
-            pickle.dumps(made)

@@ -99,12 +99,6 @@ def test_function_nodes_to_order_3(ours: Any, reference: Any, inputs: Any, simpl
         check(ours, reference, inputs, 3)
 
 
-def test_apply_gives_a_tuple_and_a_call_gives_the_output_alone() -> None:
-    (y,) = Mul().apply((A, B))
-    np.testing.assert_array_equal(y.d, Mul()(A, B).d)
-    assert len(Rotate(0.1).apply([A, B])) == len(Rotate(0.1)(A, B)) == 2
-
-
 def test_backward_is_asked_only_for_what_is_wanted_and_never_for_integers() -> None:
     a, b = leaf(A), leaf(B)
     y = Mul()(a, b)
@@ -140,22 +134,6 @@ def test_surrogates_are_known_as_such() -> None:
     assert not registry["Step"].exact and registry["Mul"].exact
     x = leaf(A)
     np.testing.assert_array_equal(nn.grad(Step()(x) * 3, x)[0].d, np.full(A.shape, 3.0))
-
-
-def test_one_instance_is_applied_many_times_and_equal_ones_share_an_executable() -> None:
-    f = Tanh()
-    x = leaf(A)
-    (gx,) = nn.grad(f(f(x)), x)
-    expected = (1 - np.tanh(A) ** 2) * (1 - np.tanh(np.tanh(A)) ** 2)
-    np.testing.assert_allclose(gx.d, expected, rtol=1e-12)
-    rotate = Rotate(0.5)
-    first = rotate(A, B)[0]
-    rotate.angle = 0.0
-    np.testing.assert_allclose(first.d, A * np.cos(0.5) - B * np.sin(0.5), rtol=1e-12)
-    np.testing.assert_array_equal(rotate(A, B)[0].d, A)
-    misses = nn.executables.info().misses
-    assert Rotate(0.5)(A, B)[0].d is not None
-    assert nn.executables.info().misses == misses
 
 
 # ---------------------------------------------------------------- accumulation
@@ -222,22 +200,6 @@ def test_an_input_that_is_there_twice_is_counted_twice_and_none_adds_nothing(laz
     x = leaf(A)
     (gx,) = nn.grad([SumOfTwo(lazy)(x, x), F.exp(F.sin(x)) * 3], [x])
     np.testing.assert_allclose(gx.d, 3 * np.exp(np.sin(A)) * np.cos(A) + (0 if lazy else 2), rtol=1e-12)
-
-
-def test_the_default_leaves_one_sum_to_the_end() -> None:
-    x = leaf(A)
-    (gx,) = nn.grad([Mul()(x, F.constant(val=float(k), shape=A.shape, dtype=A.dtype)) for k in range(2, 12)], [x])
-    assert len([f for f in functions_of([gx]) if f.name in ("add2", "add_n")]) <= 1
-    np.testing.assert_allclose(gx.d, np.full(A.shape, float(sum(range(2, 12)))), rtol=1e-12)
-    node = Mul()._within(_application_of(Mul()(x, x)))
-    gs = node.backward_accumulate((0, 1), (leaf(A),), (None, leaf(B)))
-    np.testing.assert_allclose(gs[1].d, A * A + B, rtol=1e-12)
-
-
-def _application_of(y: Variable) -> Any:
-    from nngrad.nnabla.function_node import RunningNode
-
-    return RunningNode(y.parent)
 
 
 @settings(max_examples=12, deadline=None)
@@ -313,25 +275,6 @@ def test_numpy_forwards_to_order_3() -> None:
     check(lambda x: HostSplit()(F.exp(x))[0] ** 2, lambda x: (2 * jnp.exp(x).sum(axis=0)) ** 2, [A], 3)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
-def test_dtypes_of_numpy_forwards(dtype: Any) -> None:
-    total, place = HostSplit()(leaf(A, dtype))
-    assert total.dtype == (np.float64 if dtype is np.float64 else np.float32)  # what NumPy gives, without the wide
-    assert place.dtype == (np.int64 if dtype is np.float64 else np.int32)
-    np.testing.assert_allclose(total.d, 2 * A.sum(axis=0), rtol=1e-2 if dtype is np.float16 else 1e-6)
-    np.testing.assert_array_equal(place.d, A.argmax(axis=1))
-
-
-def test_64_bits_survive_the_way_to_the_host_and_back() -> None:
-    # Large arrays go to the host in a thread of their own, where JAX's x64 is off.
-    x = np.random.default_rng(1).standard_normal((300, 1000))
-    y = HostSin()(leaf(x) * 1.0)
-    assert y.dtype == np.float64
-    np.testing.assert_array_equal(y.d, np.sin(x))
-    assert HostSin()(leaf(0.5)).d == np.sin(0.5)
-    assert HostSin()(leaf(np.zeros((0, 3)))).d.shape == (0, 3)
-
-
 def test_numpy_forwards_run_wherever_graphs_run() -> None:
     x = leaf(A, np.float32)
     y = F.sum(HostSin()(x) ** 2)
@@ -365,180 +308,3 @@ def test_a_shape_that_was_declared_wrong_is_reported() -> None:
     y = Liar()(leaf(A, np.float32))
     with pytest.raises(Exception, match=r"Liar: output 0 must have shape \(2, 3\), as .*, got \(6,\)"):
         _ = y.d
-
-
-# ---------------------------------------------------------------- what cannot be done, and what is said of it
-
-
-class FirstOrder(nn.FunctionNode):
-    """exp, whose gradient is a function without one."""
-
-    def forward(self, x: Any) -> Any:
-        return jnp.exp(x)
-
-    def backward(self, indexes: Any, grad_outputs: Any) -> Any:
-        (x,) = self.get_retained_inputs()
-        return ExpGrad()(x, grad_outputs[0])
-
-
-class ExpGrad(nn.FunctionNode):
-    """In NumPy, and without a backward."""
-
-    numpy = True
-
-    def forward(self, x: Any, gy: Any) -> Any:
-        return gy * np.exp(x)
-
-
-def test_functions_without_a_first_or_second_derivative_say_so() -> None:
-    x = leaf(A)
-    y = FirstOrder()(x)
-    (gx,) = nn.grad(y, x)
-    np.testing.assert_allclose(gx.d, np.exp(A), rtol=1e-12)
-    loss = F.sum(FirstOrder()(x))
-    loss.forward()
-    loss.backward()
-    np.testing.assert_allclose(x.g, np.exp(A), rtol=1e-12)
-    with pytest.raises(nn.MissingRule) as caught:
-        nn.grad(gx, x)
-    message = str(caught.value)
-    assert "ExpGrad is part of the gradient of FirstOrder" in message
-    assert "there is a gradient of order 1, but none of order 2" in message
-    assert "ExpGrad has no `def backward(self, indexes, grad_outputs)`" in message
-    a, b = leaf(A), leaf(A)  # by way of forward mode, too
-    with pytest.raises(nn.MissingRule, match="there is a gradient of order 1, but none of order 2"):
-        nn.grad(nn.grad(F.sum(FirstOrder()(a * b)), a)[0], b)
-    with pytest.raises(nn.MissingRule, match=r"ExpGrad cannot be differentiated: ExpGrad has no `def backward"):
-        x = leaf(A)
-        nn.grad(ExpGrad()(x, x), x)
-
-
-class Leaves(nn.FunctionNode):
-    """Leaves something on self."""
-
-    def forward(self, x: Any) -> Any:
-        self.mask = x > 0
-        return x * self.mask
-
-
-class LeavesOnHost(Leaves):
-    """The same in NumPy."""
-
-    numpy = True
-
-
-class Wrong(nn.FunctionNode):
-    """Returns something wrong, as it is told."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-
-    def forward(self, a: Any, b: Any, c: Any) -> Any:
-        return a * b * c
-
-    def backward(self, indexes: Any, grad_outputs: Any) -> Any:
-        (gy,) = grad_outputs
-        if self.kind == "output":
-            return self.get_retained_outputs()
-        return {"count": (gy, gy), "array": (gy, np.ones(3)), "shape": (gy, F.sum(gy))}[self.kind]
-
-
-class Bare(nn.FunctionNode):
-    """Nothing."""
-
-
-class InNumPy(nn.FunctionNode):
-    """NumPy where JAX was announced."""
-
-    def forward(self, x: Any) -> Any:
-        return np.sin(x)
-
-
-class Result(nn.FunctionNode):
-    """Returns something wrong from `forward`, as it is told."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-
-    def forward(self, x: Any) -> Any:
-        if self.kind.startswith("retain"):
-            self.retain_inputs({"retain one": 0, "retain too many": (1,)}[self.kind])  # type: ignore[arg-type]
-            return x
-        return F.constant(shape=x.shape) if self.kind == "variable" else {"none": None, "text": (x, "a")}[self.kind]
-
-    def backward(self, indexes: Any, grad_outputs: Any) -> Any:
-        return self.get_retained_inputs()
-
-
-class Inferred(nn.FunctionNode):
-    """Declares its shape as a tuple."""
-
-    numpy = True
-
-    def infer(self, x: Any) -> Any:
-        return x.shape
-
-    def forward(self, x: Any) -> Any:
-        return x
-
-
-class Picky(nn.FunctionNode):
-    """Takes what sums to zero."""
-
-    numpy = True
-
-    def forward(self, x: Any) -> Any:
-        if x.sum() != 0:
-            raise ValueError("the sum must be zero")
-        return x
-
-
-def test_a_forward_that_takes_no_ones_is_told_what_to_do() -> None:
-    with pytest.raises(ValueError, match="the sum must be zero") as caught:
-        Picky()(leaf([1.0, -1.0]))
-    notes: list[str] = []
-    error: BaseException | None = caught.value
-    while error is not None:
-        notes += getattr(error, "__notes__", [])
-        error = error.__cause__
-    assert any("arrays of ones" in note and "def infer" in note for note in notes)
-
-
-def unhashable() -> Any:
-    node = Wrong("count")
-    node.kind = []  # type: ignore[assignment]
-    return node(A, B)
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "match"),
-    [
-        (lambda x: Leaves()(x), AttributeError, "Leaves.forward set 'mask' on self. It is traced once"),
-        (lambda x: LeavesOnHost()(x), AttributeError, "LeavesOnHost.forward set 'mask' on self"),
-        (lambda x: nn.grad(Wrong("count")(x, x, x), x), ValueError,
-         r"Wrong.backward returned 2 gradients for indexes \(0, 1, 2\)"),
-        (lambda x: nn.grad(Wrong("array")(x, x, 1.0), x), TypeError, "Wrong: its rule must return Variables"),
-        (lambda x: nn.grad(Wrong("shape")(x, x, 1.0), x), ValueError,
-         r"Wrong: its rule must return shape .*, got shape \(\)"),
-        (lambda x: nn.grad(Wrong("output")(x, x, 1.0), x), RuntimeError, "call self.retain_outputs"),
-        (lambda x: nn.FunctionNode()(x), TypeError, "FunctionNode is a base class"),
-        (lambda x: Bare()(x), NotImplementedError, "Bare has no forward"),
-        (lambda x: InNumPy()(x), TypeError, "set `numpy = True` in the class"),
-        (lambda x: Mul().apply(x), TypeError, "Mul.apply: inputs must be a tuple, got Variable"),
-        (lambda x: Mul()(x, None), TypeError, r"Mul: inputs\[1\]"),
-        (lambda x: Mul().retain_inputs((0,)), RuntimeError, "available only in forward and backward"),
-        (lambda x: Mul().inputs, RuntimeError, "available only in forward and backward"),
-        (lambda x: unhashable(), TypeError, "attributes must be hashable"),
-        (lambda x: Result("none")(x), TypeError, "Result.forward: its result must be an array, got None"),
-        (lambda x: Result("text")(x), TypeError, "Result.forward: output 1 must be an array, got 'a'"),
-        (lambda x: Result("variable")(x), TypeError, "its result is a Variable; .* use jax.numpy instead of F"),
-        (lambda x: nn.grad(Result("retain one")(x), x), TypeError, "retain_inputs: expected a tuple of ints, got 0"),
-        (lambda x: nn.grad(Result("retain too many")(x), x), ValueError,
-         "Result.forward: retain_inputs: must be between 0 and 0, got 1"),
-        (lambda x: Inferred()(x), TypeError, r"Inferred: infer must return a jax.ShapeDtypeStruct\(shape, dtype\)"),
-    ],
-    ids=lambda value: "" if callable(value) else str(value)[:20],
-)
-def test_messages(call: Any, error: Any, match: str) -> None:
-    with pytest.raises(error, match=match):
-        call(leaf(A))

@@ -3,7 +3,6 @@ their rows are independent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable, functions_of
+from nngrad.graph import Variable
 from tests.leaves import leaf
 from tests.oracle import check
 
@@ -63,22 +62,6 @@ class Product(nn.PythonFunction):
         return gy @ F.transpose(w), F.transpose(x) @ gy
 
 
-class Squared(nn.PythonFunction):
-    """In nnabla's protocol, with values."""
-
-    rows = (0,)
-
-    def setup_impl(self, inputs: Any, outputs: Any) -> None:
-        outputs[0].reset_shape(inputs[0].shape, True)
-
-    def forward_impl(self, inputs: Any, outputs: Any) -> None:
-        calls.append(inputs[0].d.shape)
-        outputs[0].d = inputs[0].d ** 2
-
-    def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
-        inputs[0].g = 2 * inputs[0].d * outputs[0].g
-
-
 @pytest.fixture(autouse=True)
 def no_calls() -> None:
     """Forget earlier calls."""
@@ -97,19 +80,6 @@ def test_mapped_to_order_2(function: Any) -> None:
     check(nn.vmap(nn.vmap(lambda x: function()(x[None])[0])), expected, [many], 1)
 
 
-def test_without_a_word_of_rows_it_is_called_for_each() -> None:
-    y = nn.vmap(lambda x: Cumulated()(x))(leaf(np.stack([X, 2 * X, X])))
-    calls.clear()
-    np.testing.assert_allclose(y.d, np.cumsum(np.sin(np.stack([X, 2 * X, X])), axis=-1))
-    assert calls == [(4, 3)] * 3
-
-
-def test_rows_are_handed_over_in_one_call() -> None:
-    y = nn.vmap(lambda x: CumulatedByRows()(x))(leaf(np.stack([X, 2 * X, X])))
-    calls.clear()
-    assert y.d.shape == (3, 4, 3) and calls == [(12, 3)]
-
-
 def test_what_has_no_rows_is_shared_or_mapped() -> None:
     x, w = leaf(np.stack([X, 2 * X])), leaf(W)
     check(nn.vmap(lambda x, w: Product()(x, w), in_axes=(0, None)), lambda x, w: x @ w, [x.d, W], 2)
@@ -118,14 +88,6 @@ def test_what_has_no_rows_is_shared_or_mapped() -> None:
     calls.clear()
     np.testing.assert_allclose(y.d, x.d @ W)
     assert calls == [(8, 3)]
-
-
-def test_nnablas_protocol() -> None:
-    x = leaf(np.stack([X, 2 * X]))
-    y = nn.vmap(lambda x: Squared()(x))(x)
-    (gx,) = nn.grad(F.sum(F.sin(y)), x)
-    np.testing.assert_allclose(gx.d, np.cos(x.d**2) * 2 * x.d)
-    assert (8, 3) in calls
 
 
 def test_derivatives_of_each_row_need_to_be_shown_that_rows_are_independent() -> None:
@@ -154,46 +116,3 @@ def test_rows_of_jax_functions() -> None:
         nn.jacobian(F.jax_function(both)(p, x)[0], x["a"])
     with pytest.raises(ValueError, match="cannot be shown"):
         nn.jacobian(nn.grad(F.sum(y), p["w"])[0], p["w"])
-
-
-def test_jax_functions_are_mapped_by_jax() -> None:
-    y = nn.vmap(F.jax_function(lambda x: jnp.cumsum(jnp.sin(x))))(leaf(X))
-    np.testing.assert_allclose(y.d, np.cumsum(np.sin(X), axis=1))
-    assert "scan_of_body" not in [f.name for f in functions_of([y])]
-    x = leaf(X)
-    each = nn.vmap(F.jax_function(lambda x: jnp.cumsum(jnp.sin(x))))(x)
-    np.testing.assert_allclose(nn.jacobian(each, x).d, np.tril(np.ones((3, 3))) * np.cos(X)[:, None, :])
-
-
-class Mixed(nn.PythonFunction):
-    """Rows that are not there in the output."""
-
-    rows = (0,)
-
-    def forward(self, x: Any) -> Any:
-        return jnp.sum(x)
-
-
-class Third(nn.PythonFunction):
-    """An input that is not there."""
-
-    rows = (2,)
-
-    def forward(self, x: Any) -> Any:
-        return x
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "words"),
-    [
-        (lambda: Mixed()(leaf(X)), ValueError, r"Mixed: with rows = \(0,\).* got shapes \(4, 3\), \(\)"),
-        (lambda: Third()(leaf(X)), ValueError, r"Third: rows must be indexes of its 1 inputs, from 0, got \(2,\)"),
-        (lambda: type("Wrong", (nn.FunctionNode,), {"rows": True}), TypeError, "Wrong: rows must be a tuple"),
-        (lambda: F.jax_function(jnp.sum, rows=0)(leaf(X)), ValueError, "jax_function.sum.: with rows=.0,."),
-        (lambda: F.jax_function(jnp.sin, rows=1)(leaf(X)), ValueError, "rows must be positions among the 1 arguments"),
-        (lambda: F.jax_function(jnp.sin, rows=True), TypeError, "rows must be positions"),
-    ],
-)  # fmt: skip
-def test_what_is_refused(call: Callable[[], Any], error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words):
-        call()

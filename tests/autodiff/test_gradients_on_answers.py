@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,8 +11,7 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff import known_gradients
-from nngrad.graph import Variable, functions_of
+from nngrad.graph import Variable
 from tests.autodiff.test_properties import SETTINGS, Recipe, follow, recipes
 from tests.autodiff.test_replay import Built, described, leaf
 
@@ -134,69 +131,3 @@ def test_what_changes_between_two_gradients_is_seen(name: str) -> None:
     for _ in range(TIMES):
         assert seen(CHANGES[name]) == changed
         assert seen(two_gradients) == plain
-
-
-def test_the_first_gradient_may_be_of_another_graph() -> None:
-    """The same functions are built on gradients of two graphs, or on one gradient and a leaf."""
-
-    def build(kind: str) -> Built:
-        x = leaf(3, 6)
-        h = {"tanh": F.tanh, "sin": F.sin, "leaf": F.tanh}[kind](F.sin(x) * 1.5)
-        (gx,) = nn.grad(F.sum(h * h * h), x)
-        total = F.sum(gx * gx)
-        if kind == "leaf":
-            total = F.sum(gx * leaf(3, 6, seed=2))
-        return [x], [gx, *nn.grad(total, x)]
-
-    kinds = ["tanh", "sin", "leaf"]
-    expected = {kind: emitted(lambda kind=kind: build(kind)) for kind in kinds}
-    for _ in range(TIMES):
-        for kind in kinds:
-            assert seen(lambda kind=kind: build(kind)) == expected[kind]
-
-
-@pytest.mark.parametrize("kind", ["none", "gone", "revived", "another"])
-def test_outputs_that_are_gone(kind: str) -> None:
-    def build() -> Built:
-        x = leaf(2, 6)
-        first, second = F.split(F.sin(x * 1.5), 1)[:2]
-        f = first.parent
-        if kind != "none":
-            del second
-        (gx,) = nn.grad(F.sum(F.tanh(first) * first * first), x)
-        total = F.sum(gx * gx)
-        if kind == "revived":
-            total = total + F.sum(f.outputs[1] * first)
-        if kind == "another":
-            total = total + F.sum(F.split(F.sin(x * 1.5), 1)[1] * first)
-        return [x], [gx, *nn.grad(total, x)]
-
-    expected = emitted(build)
-    for _ in range(TIMES):
-        assert seen(build) == expected
-
-
-def test_laplacians_come_again_and_their_questions_hold_nothing() -> None:
-    def build() -> tuple[Built, list[weakref.ref[Any]]]:
-        x, w = leaf(4, 3), leaf(3, 3, seed=1)
-        y = F.sum(F.tanh(x @ w), axis=1, keepdims=True)
-        lap = nn.laplacian(y, x)
-        results = nn.grad(F.sum(lap * lap), [x, w])
-        return ([x, w], results), [weakref.ref(each) for each in (x, w, y, lap, *results, *functions_of(results))]
-
-    gc.disable()
-    try:
-        hits = []
-        for _ in range(TIMES):
-            built, graph = build()
-            hits.append(known_gradients._known.info().hits)
-            expected = described(*built)
-            del built
-            assert not any([ref() for ref in graph])
-        assert hits[-1] > hits[0]
-        assert described(*build()[0]) == expected
-    finally:
-        gc.enable()
-
-
-# ---------------------------------------------------------------- memory, threads, interrupts

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,11 +12,9 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-import nngrad.jax as nj
 from nngrad.functions.bodies.loop import Loop
 from nngrad.graph import Variable, functions_of
 from tests.autodiff.test_properties import SETTINGS, Recipe, draw_leaves, follow, recipes
-from tests.oracle import by_jax
 from tests.slow import slow_but
 
 RNG = np.random.default_rng(0)
@@ -228,71 +224,6 @@ def test_as_reverse_mode_through_all_steps(name: str) -> None:
         expected = hypergradients(step, name != "outside")
     agree(found, expected)
     assert keeps_carries_alone(found) == (name in STEPS_IN_GOOD_FORM)
-
-
-def in_jax(lib: Any, order: int) -> Callable[..., list[Any]]:
-    """The hypergradients of `momentum` by `lib.grad`, inside and outside a `lax.scan`."""
-
-    def errors(ws: Any) -> Any:
-        return jnp.sum((jnp.tanh(X @ ws[0]) @ ws[1] - T) ** 2, axis=1)
-
-    def loss(ws: Any, h: Hyper) -> Any:
-        return jnp.mean(h.weights * errors(ws)) + jnp.sum(h.decay * ws[0] ** 2)
-
-    def outer(*given: Any) -> Any:
-        h = Hyper(*given)
-
-        def step(carry: Any, _: Any) -> Any:
-            ws, ms = carry
-            ms = [h.momentum * m + g for m, g in zip(ms, lib.grad(loss)(ws, h), strict=True)]
-            return ([w - h.rate * m for w, m in zip(ws, ms, strict=True)], ms), None
-
-        (ws, ms), _ = jax.lax.scan(step, ([h.w0, h.w1], [h.w0 * 0.1, h.w1 * 0.0]), length=STEPS)
-        return jnp.mean(errors(ws) ** 2) + sum([jnp.sum(jnp.sin(m)) for m in ms])
-
-    by = tuple(range(len(Hyper._fields)))
-    gradients = lib.grad(outer, by)
-    for _ in range(order - 1):
-        gradients = lib.grad(lambda *h, inner=gradients: sum([jnp.sum(g * g) for g in inner(*h)]), by)
-    return gradients
-
-
-@pytest.mark.parametrize("order", slow_but([1], [1, 2]))
-def test_as_jax_through_a_scan(order: int) -> None:
-    """By rate, momentum, penalty, weights of samples and initial weights, with F and through the drop-in."""
-    arrays = [x.d for x in hyper()]
-    expected = by_jax(in_jax(jax, order), *arrays)
-    found = hypergradients(momentum, False, order=order)
-    nn.forward_all(found)
-    for results in ([g.d for g in found], by_jax(in_jax(nj, order), *arrays)):
-        for a, b in zip(results, expected, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
-
-
-def test_drop_in_keeps_nothing_of_each_sample() -> None:
-    """In what the compiler gets no array is of steps by samples, as there is by reverse mode over reverse mode."""
-    with jax.enable_x64(True):
-        given = [jnp.asarray(x.d) for x in hyper()]
-        ours, theirs = [jax.jit(in_jax(lib, 1)).lower(*given).as_text() for lib in (nj, jax)]
-    of_each_sample = f"tensor<{STEPS}x{BATCH}x"
-    assert of_each_sample in theirs and of_each_sample not in ours
-    assert f"tensor<{STEPS}x{SIZE}x{W0.shape[1]}xf64>" in ours
-
-
-def test_against_numeric_differences() -> None:
-    h = hyper()
-    loss = outer_loss(second_moments, h, False)
-    gradients = nn.grad(loss, list(h))
-    nn.forward_all(gradients)
-    for x, g in zip(h, gradients, strict=True):
-        before, direction = x.d.copy(), np.random.default_rng(2).standard_normal(x.shape)
-        ends = []
-        for sign in (1, -1):
-            x.d = before + sign * 1e-5 * direction
-            loss.forward()
-            ends.append(float(loss.d))
-        x.d = before
-        np.testing.assert_allclose((ends[0] - ends[1]) / 2e-5, np.sum(g.d * direction), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.slow

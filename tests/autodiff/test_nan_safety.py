@@ -18,7 +18,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.execution.interpret import interpret
-from nngrad.graph import Variable, functions_of
+from nngrad.graph import Variable
 from tests.slow import slow_but
 
 INF, NAN = math.inf, math.nan
@@ -206,19 +206,6 @@ def test_derivatives(
         got = np.where(np.isnan(wanted) & ~np.isfinite(got), NAN, got)
         scale = np.max(np.abs(wanted[np.isfinite(wanted)]), initial=1)
         np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance * scale, err_msg=way)
-
-
-@pytest.mark.parametrize("name", ["sqrt", "log", "reciprocal", "pow_scalar 1.5", "norm 2", "where sqrt", "sqrt(relu)"])
-def test_compiled(name: str) -> None:
-    """The same where XLA fuses the whole."""
-    (row,) = [row for row in TABLE if row[0] == name]
-    x = Variable.from_numpy_array(np.array(row[2], np.float64), need_grad=True)
-    found = levels(row[1], x)
-    nn.forward_all(list(found.values()))
-    for way, y in found.items():
-        wanted = [each[len(way)] for each in row[3]]
-        got = np.where(np.isnan(wanted) & ~np.isfinite(y.d), NAN, y.d)
-        np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12, err_msg=way)
 
 
 # ---------------------------------------------------------------- several Variables
@@ -506,25 +493,6 @@ def test_rows_that_are_not_taken_have_no_influence(f: Callable[[Variable], Varia
     (expected,) = nn.grad(f(F.sqrt(first)), first)
     np.testing.assert_allclose(gx.d, np.concatenate([expected.d, np.zeros((1, 3))]), rtol=1e-12)
     assert np.isfinite(hx.d[0]).all() and (hx.d[1] == 0).all()
-
-
-def test_selections_are_moved_only_where_they_may_be_needed() -> None:
-    """Without a function whose derivative may be infinite, gradients are emitted as the rules say."""
-    x = Variable.from_numpy_array(np.ones((2, 3)), need_grad=True)
-    h = F.relu(F.sin(F.relu(F.sin(x)) + 1))
-    names = [f.name for f in functions_of(nn.grad([h], [x]))]
-    assert names.count("where") == 2
-
-
-def test_a_long_row_of_selections_stays_linear() -> None:
-    sizes = []
-    for depth in (40, 60, 80):
-        x = h = Variable.from_numpy_array(np.ones(3), need_grad=True)
-        for _ in range(depth):
-            h = F.relu(h * x)
-        (g,) = nn.grad([h], [x])
-        sizes.append(len(functions_of([g])))
-    assert sizes[2] - sizes[1] == sizes[1] - sizes[0]
 
 
 @pytest.mark.parametrize("p", [2.5, 3, 4])

@@ -64,24 +64,6 @@ def test_forward_of_a_sink_is_that_of_its_inputs() -> None:
     assert compilations() == 1
 
 
-def test_backward_of_a_sink_leaves_its_inputs_computed() -> None:
-    x, ws, loss = network()
-    gradients = nn.grad(loss, ws)
-    total = F.sink(*gradients)
-    total.forward()
-    total.backward()
-    np.testing.assert_allclose(gradients[0].d, expected(x.d, [w.d for w in ws])[0], rtol=1e-12)
-    assert compilations() <= 2
-
-
-def test_forward_of_one_is_not_that_of_the_others() -> None:
-    _, ws, loss = network()
-    first, second, *_ = nn.grad(loss, ws)
-    first.forward()
-    assert first.d.shape == (5, 5)
-    assert not second.is_computed
-
-
 def test_what_is_read_after_a_forward_of_some_is_of_that_forward() -> None:
     x, ws, loss = network()
     gradients = nn.grad(loss, ws)
@@ -91,49 +73,6 @@ def test_what_is_read_after_a_forward_of_some_is_of_that_forward() -> None:
     ws[-1].d = np.zeros((5, 5))
     np.testing.assert_allclose(gradients[1].d, wanted[1], rtol=1e-12)
     np.testing.assert_allclose(gradients[3].d, expected(x.d, [w.d for w in ws])[3], rtol=1e-12)
-
-
-@pytest.mark.parametrize("forward", [False, True])
-def test_who_is_held_when_the_first_is_read_does_not_decide_what_computes_them(forward: bool) -> None:
-    """When the garbage collector comes would otherwise have a part in the bits."""
-
-    def program(held: list[int]) -> Any:
-        x, ws, loss = network()
-        wanted = expected(x.d, [w.d for w in ws])
-        gradients = nn.grad(loss, ws)
-        total = F.sum(gradients[0] * gradients[3])
-        kept = {i: gradients[i] for i in held}
-        if forward:
-            total.forward()
-            assert total.d.shape == ()
-        del gradients, total
-        group = kept[held[0]]._group
-        assert group is not None
-        np.testing.assert_allclose(kept[held[0]].d, wanted[held[0]], rtol=1e-12)
-        first = group.run.executable.func, group.run.computed
-        for i, gw in kept.items():
-            np.testing.assert_allclose(gw.d, wanted[i], rtol=1e-12)
-        return first
-
-    for everything, few in (([0, 1, 2, 3], [3]), ([1, 3, 2], [1]), ([0, 3], [0])):
-        assert program(few) == program(everything)
-
-
-def test_members_of_operators_are_computed_together_whoever_is_held() -> None:
-    def program(build: Any, held: list[int]) -> Any:
-        results = build(nn.Variable.from_numpy_array(np.linspace(0.1, 1, 5)))
-        kept = [results[i] for i in held]
-        del results
-        assert kept[0].d.shape == (5,) and kept[0]._group is not None
-        run = kept[0]._group.run
-        return getattr(run.executable, "func", run.executable), run.computed
-
-    for build in (
-        lambda x: nn.nth_derivative(F.sin(x), x, 2),
-        lambda x: nn.derivatives(F.sin(x) * x, [(x,), (x, x)]),
-        lambda x: nn.jvp([F.sin(x), F.exp(x) * x], [x], [x * 2]),
-    ):
-        assert program(build, [0, 1]) == program(build, [1]) == program(build, [0])
 
 
 def test_members_are_computed_from_the_graph_as_it_has_become() -> None:
@@ -173,23 +112,6 @@ def test_an_error_of_one_is_not_that_of_another() -> None:
     np.testing.assert_array_equal(ga.d, [0, 2, 4])
 
 
-def test_derivatives_of_several_orders_are_compiled_once() -> None:
-    x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 5))
-    first, second, third = nn.nth_derivative(F.sin(x), x, 3)
-    np.testing.assert_allclose(third.d, -np.cos(x.d), rtol=1e-12)
-    np.testing.assert_allclose(first.d, np.cos(x.d), rtol=1e-12)
-    np.testing.assert_allclose(second.d, -np.sin(x.d), rtol=1e-12)
-    assert compilations() == 1
-
-
-def test_partial_derivatives_are_compiled_once() -> None:
-    x, y = (nn.Variable.from_numpy_array(np.linspace(0.1, 1, 4)) for _ in range(2))
-    xx, xy = nn.derivatives(F.sin(x) * F.exp(y), [(x, x), (x, y)])
-    np.testing.assert_allclose(xy.d, np.cos(x.d) * np.exp(y.d), rtol=1e-12)
-    np.testing.assert_allclose(xx.d, -np.sin(x.d) * np.exp(y.d), rtol=1e-12)
-    assert compilations() == 1
-
-
 def test_values_in_hooks_and_debug_mode_are_the_same() -> None:
     x, ws, loss = network()
     gradients = nn.grad(loss, ws)
@@ -197,19 +119,3 @@ def test_values_in_hooks_and_debug_mode_are_the_same() -> None:
         values = [gw.d for gw in gradients]
     for value, wanted in zip(values, expected(x.d, [w.d for w in ws]), strict=True):
         np.testing.assert_allclose(value, wanted, rtol=1e-12)
-
-
-def test_an_output_group_does_not_keep_its_graph() -> None:
-    import gc
-    import weakref
-
-    _, ws, loss = network()
-    gradients = nn.grad(loss, ws)
-    _ = gradients[0].d
-    gone = weakref.ref(gradients[0].parent)
-    gc.disable()
-    try:
-        del gradients, loss
-        assert gone() is None
-    finally:
-        gc.enable()

@@ -8,15 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.lower import linearize
-from nngrad.graph import Variable, functions_of
-from nngrad.graph.thresholds import FEWEST_ASKED
+from nngrad.graph import Variable
 from tests.autodiff.test_properties import SETTINGS
 from tests.oracle import arrays_of, by_jax
 
@@ -130,65 +127,6 @@ def test_derivatives_are_those_of_jax(act: str, form: str, wanted: tuple[int, li
         np.testing.assert_allclose(np.reshape(got, want.shape), want, rtol=1e-9, atol=1e-9 * size)
 
 
-def first_gradients(points: Any) -> tuple[list[Variable], list[Variable]]:
-    x, t = [Variable.from_numpy_array(points[:, i : i + 1], need_grad=True) for i in (0, 1)]
-    w = [Variable.from_numpy_array(a) for a in weights(2, 4)]
-    return [x, t], nn.grad(F.tanh(F.tanh(F.concatenate(x, t, axis=1) @ w[0]) @ w[1]) @ w[2], [x, t])
-
-
-def test_no_graph_is_changed() -> None:
-    """What is in hand, and what is built on it, is computed as before; and so is the gradient of that."""
-    points = np.random.default_rng(4).uniform(-1, 1, (3, 2))
-    xs, (u_x, u_t) = first_gradients(points)
-    residual = u_x * u_t
-    before = functions_of([residual])
-    ranks = [f.rank for f in before]
-    (slope,) = nn.grad(F.sum(residual), xs[0])
-    value = residual.d.copy()
-    nn.grad(u_x, xs)
-    assert functions_of([residual]) == before
-    assert [f.rank for f in before] == ranks
-    residual.forward()
-    np.testing.assert_array_equal(residual.d, value)
-    (again,) = nn.grad(F.sum(residual), xs[0])
-    assert nn.explain(again).orders[0].mode == "reverse"
-    np.testing.assert_array_equal(again.d, slope.d)
-
-
-LOOKS: dict[str, Callable[[list[Variable]], Any]] = {
-    "read": lambda gradients: gradients[0].d,
-    "forward": lambda gradients: nn.forward_all(gradients),
-    "backward": lambda gradients: F.sum(gradients[0]).backward(),
-    "printed": lambda gradients: [repr(gradients[0]), gradients[0]._repr_html_()],
-    "counted": lambda gradients: [nn.count(gradients), nn.explain(gradients), str(nn.show(gradients))],
-    "built on": lambda gradients: (gradients[0] * gradients[1]).d,
-}
-
-
-@pytest.mark.parametrize("look", LOOKS)
-def test_looking_at_gradients_changes_nothing(look: str) -> None:
-    """Of gradients that were looked at, the next orders are the same programs, and so is the gradient of a loss of all
-    of them."""
-    points = np.random.default_rng(2).uniform(-1, 1, (3, 2))
-
-    def found(looked: bool) -> tuple[Any, list[np.ndarray]]:
-        nn.executables.clear()
-        xs, firsts = first_gradients(points)
-        if looked:
-            LOOKS[look](firsts)
-        second = nn.grad(firsts[0], xs)
-        if looked:
-            LOOKS[look](second)
-        (third,) = nn.grad(second[1], xs[1])
-        (slope,) = nn.grad(F.sum((firsts[0] * firsts[1] + second[0] - third) ** 2), xs[0])
-        return linearize([slope, third, *second]).program, [slope.d, third.d, second[0].d]
-
-    (program, values), (other, expected) = found(True), found(False)
-    assert program == other
-    for value, same in zip(values, expected, strict=True):
-        np.testing.assert_allclose(value, same, rtol=1e-12)
-
-
 def test_rows_that_are_mixed_are_differentiated_as_before() -> None:
     x = Variable.from_numpy_array(np.random.default_rng(6).uniform(-1, 1, (3, 2)))
     w = Variable.from_numpy_array(weights(2, 4)[0])
@@ -202,18 +140,3 @@ def test_rows_that_are_mixed_are_differentiated_as_before() -> None:
         return jnp.sum(jax.grad(f)(x)[:, 0] ** 2)
 
     np.testing.assert_allclose(again.d, by_jax(jax.grad(theirs), x.d), rtol=1e-10, atol=1e-12)
-
-
-def test_a_loop_that_builds_anew_makes_the_same_graph() -> None:
-    points = np.random.default_rng(8).uniform(-1, 1, (3, 2))
-    counts, slopes = [], []
-    for _ in range(4):
-        xs, (u_x, u_t) = first_gradients(points)
-        (u_xx, u_xt), (_, u_tt) = nn.grad(u_x, xs), nn.grad(u_t, xs)
-        (g,) = nn.grad(F.sum((u_xx + u_tt * u_xt - u_x * u_t) ** 2), xs[0])
-        counts.append(len(functions_of([g, u_x, u_t])))
-        slopes.append(g.d)
-    assert len({*counts}) == 1
-    for slope in slopes[1:]:
-        np.testing.assert_allclose(slope, slopes[0], rtol=1e-12)
-    assert counts[0] > FEWEST_ASKED

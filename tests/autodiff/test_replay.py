@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad import hooks
 from nngrad.autodiff import known_gradients
-from nngrad.autodiff import request as request_module
 from nngrad.autodiff.request import derivation_of
 from nngrad.graph import Function, Variable, functions_of
-from nngrad.graph import traverse as graph_traverse
-from tests.autodiff.test_properties import SETTINGS, Recipe, follow, recipes
-from tests.samples import Sample, all_samples
 
 Built = tuple[list[Variable], list[Variable]]
 """Leaves and gradients."""
@@ -92,41 +83,6 @@ def check_replay(build: Callable[[], Built], requests: int, values: bool = True)
 def leaf(*shape: int, seed: int = 0, dtype: Any = "f") -> Variable:
     array = np.random.default_rng(seed).uniform(0.5, 1, shape).astype(dtype)
     return Variable.from_numpy_array(array, need_grad=True)
-
-
-# ---------------------------------------------------------------- the same graph
-
-DIFFERENTIABLE = [s for s in all_samples() if s.orders and not s.surrogate]
-FIRST = {s.name: s for s in reversed(DIFFERENTIABLE)}
-"""One sample of each op."""
-
-
-@pytest.mark.parametrize("sample", [
-    pytest.param(s, id=s.id, marks=() if s is FIRST[s.name] else pytest.mark.slow) for s in DIFFERENTIABLE
-])
-def test_every_op_is_replayed_as_it_is_emitted(sample: Sample) -> None:
-    rng = np.random.default_rng(7)
-    arrays = [draw(rng) for draw in sample.inputs]
-    orders = min(sample.orders, 3)
-
-    def build() -> Built:
-        leaves = [Variable.from_numpy_array(a) for a in arrays]
-        inputs = [x for x in leaves if x.spec.differentiable]
-        out = getattr(F, sample.name)(*leaves, **sample.arguments)
-        outputs = [y for y in (out if isinstance(out, tuple | list) else [out]) if y.spec.differentiable]
-        total = F.add_n(*[F.sum(F.tanh(y * y) + y) for y in outputs])
-        results: list[Variable] = []
-        for _ in range(orders):
-            gradients = nn.grad(total, inputs)
-            results += gradients
-            total = F.add_n(*[F.sum(F.sin(g) * g) for g in gradients])
-        return leaves, results
-
-    check_replay(build, 0 if sample.name in USERS_CODE else orders, values=False)
-
-
-USERS_CODE = {"jax_function"}
-"""Functions that run what the user gives them: what is emitted for them may depend on more than the structure."""
 
 
 # ---------------------------------------------------------------- what decides
@@ -201,14 +157,6 @@ def test_requests_of_every_kind(name: str) -> None:
         assert str(nn.explain(results)) == str(nn.explain(build()[1]))
 
 
-def test_structures_that_differ_get_graphs_of_their_own() -> None:
-    builds = list(requests().values())
-    expected = [described(*build()) for build in builds]
-    for _ in range(3):
-        assert [described(*build()) for build in builds] == expected
-    assert len({repr(each) for each in expected}) == len(expected)
-
-
 @pytest.mark.parametrize("change", ["need_grad", "context", "simplify", "without", "order", "dtype", "number"])
 def test_what_a_gradient_depends_on_is_part_of_the_structure(change: str) -> None:
     def build(changed: bool) -> Built:
@@ -232,77 +180,11 @@ def test_what_a_gradient_depends_on_is_part_of_the_structure(change: str) -> Non
         assert described(*build(True)) == changed
 
 
-@SETTINGS
-@given(recipe=recipes(), after=st.sampled_from(["", "sum", "product"]))
-def test_random_graphs(recipe: Recipe, after: str) -> None:
-    if any(name == "two outputs" for name, _ in recipe.steps):
-        return
-
-    def build() -> Built:
-        leaves = [leaf(*shape, seed=i) for i, shape in enumerate(recipe.shapes)]
-        outputs = follow(recipe, leaves, ours=True)
-        gradients = nn.grad(outputs, leaves)
-        total = F.add_n(*[F.sum(g * g) if after == "product" else F.sum(g) for g in gradients])
-        if after:
-            total = total + F.sum(outputs[0])
-        return leaves, [*gradients, *nn.grad(F.sum(F.tanh(total)), leaves)]
-
-    expected = described(*build())
-    for _ in range(2):
-        assert described(*build()) == expected
-
-
 # ---------------------------------------------------------------- what is emitted each time
-
-
-class Doubled(nn.CustomFunction):
-    """2 x, by code of the user's."""
-
-    def forward(self, x: Any) -> Any:
-        return x * 2
-
-    def backward(self, f: nn.Function, gy: Variable) -> Any:
-        return gy * 2
 
 
 def wave(x: Variable, between: Callable[[Variable], Variable] = F.tanh, **options: Any) -> list[Variable]:
     return nn.grad(F.sum(F.sin(between(F.exp(x))) * x), x, **options)
-
-
-def summed(gradients: list[Variable]) -> Variable:
-    total: Variable = F.add_n(*gradients)
-    return total
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        pytest.param(lambda x: wave(x, Doubled()), id="a function of the user's"),
-        pytest.param(lambda x: wave(x, F.jax_function(lambda a: a * a)), id="jax_function"),
-        pytest.param(lambda x: wave(x, aggregate=summed), id="aggregate"),
-        pytest.param(lambda x: wave(x, recompute="sqrt"), id="recompute"),
-    ],
-)
-def test_code_of_the_users_and_recomputation_are_met_each_time(ask: Callable[[Variable], list[Variable]]) -> None:
-    for _ in range(4):
-        ask(leaf(3))
-    assert replays() == 0
-    assert known_gradients._known.info().size == 0
-
-
-def test_what_watches_and_what_is_marked_is_emitted_each_time() -> None:
-    for _ in range(3):
-        wave(leaf(3))
-    assert replays() == 1
-    with hooks.TimerHook():
-        wave(leaf(3))
-    with nn.debug():
-        wave(leaf(3))
-    with nn.no_grad():
-        assert wave(leaf(3))[0].need_grad is False
-    with nn.recompute():
-        wave(leaf(3))
-    assert replays() == 1
 
 
 # ---------------------------------------------------------------- values, memory, threads
@@ -323,64 +205,6 @@ def test_what_is_known_holds_nothing_of_the_graph() -> None:
             assert not any([ref() for ref in graph])
     finally:
         gc.enable()
-
-
-def test_what_is_known_is_bounded() -> None:
-    known_gradients._known.resize(capacity=3)
-    for _ in range(2):
-        for n in range(1, 7):
-            wave(leaf(n))
-    info = known_gradients._known.info()
-    assert info.size == 3
-    assert 0 < info.nbytes < info.size * 40_000
-    known_gradients._known.resize(most_bytes=info.nbytes // 2)
-    assert known_gradients._known.info().size == 1
-
-
-def test_gradients_of_long_graphs_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_gradients, "MOST_ASKED", 9)
-    for _ in range(3):
-        wave(leaf(3))  # five functions, and more in the gradient
-    assert known_gradients._known.info().size == 0
-    monkeypatch.setattr(known_gradients, "MOST_ASKED", 4)
-    for _ in range(3):
-        wave(leaf(4))
-    assert known_gradients._known.info().size == 0
-    monkeypatch.setattr(known_gradients, "MOST_ASKED", 30)
-    for _ in range(3):
-        wave(leaf(5))
-    assert known_gradients._known.info().size == 1
-
-
-def test_functions_that_run_as_they_are_made() -> None:
-    with nn.auto_forward():
-        for _ in range(4):
-            x = leaf(3)
-            (gx,) = wave(x)
-            assert gx.is_computed
-            np.testing.assert_allclose(gx.d, wave(leaf(3))[0].d)
-    assert replays() == 6
-
-
-def test_a_number_that_changes_is_emitted_anew_and_not_remembered() -> None:
-    for k in range(5):
-        x = leaf(3)
-        y = F.sum(F.sin(F.exp(x)) * (1.0 + k))
-        (gx,) = nn.grad(y, x)
-        np.testing.assert_allclose(gx.d, (1 + k) * np.cos(np.exp(x.d)) * np.exp(x.d), rtol=1e-5)
-    assert known_gradients._known.info().size == 0
-
-
-def test_threads_replay_at_the_same_time() -> None:
-    expected = described(*requests()["plain"]())
-
-    def work(_: int) -> list[Any]:
-        build = requests()["plain"]
-        return [described(*build()) for _ in range(10)]
-
-    with ThreadPoolExecutor(4) as threads:
-        assert list(threads.map(work, range(4))) == [[expected] * 10] * 4
-    assert replays() >= 40
 
 
 def test_noise_and_running_statistics() -> None:
@@ -406,122 +230,3 @@ def test_noise_and_running_statistics() -> None:
     assert len(set(losses[:5])) == 5  # each step has noise of its own
     for before, after in zip(*statistics, strict=True):
         np.testing.assert_array_equal(before, after)
-
-
-def test_a_gradient_is_that_of_the_forward_that_covers_it() -> None:
-    for _ in range(4):
-        x = leaf(3)
-        before = x.d.copy()
-        (gx,) = wave(x)
-        y = F.sum(gx)
-        y.forward()
-        x.d = np.zeros(3)
-        expected = leaf(3)
-        np.testing.assert_array_equal(gx.d, wave(expected)[0].d)
-        np.testing.assert_array_equal(expected.d, before)
-
-
-def test_a_hook_on_a_function_sees_a_gradient_that_was_replayed() -> None:
-    seen: list[str] = []
-    for _ in range(4):
-        x = leaf(3)
-        h = F.exp(x)
-        (gx,) = nn.grad(F.sum(F.sin(F.tanh(h)) * x), x)
-
-        class Seen(nn.FunctionHook):
-            def backward_preprocess(self, f: Any, inputs: Any, grad_outputs: Any) -> None:
-                seen.append(f.op.name)
-
-        assert h.parent is not None
-        h.parent.add_hook(Seen())
-        gx.forward()
-        gx.d  # noqa: B018
-        h.parent.delete_hook(next(iter(h.parent.hooks)))
-    assert replays() == 2
-    assert seen == ["exp"] * 4
-
-
-def test_where_functions_are_applied_is_noted_however_they_are_made() -> None:
-    def places(remembered: bool) -> list[bool]:
-        x = leaf(3)
-        y = F.sum(F.sin(F.tanh(F.exp(x))) * x)
-        if not remembered:
-            return [hasattr(f, "location") for f in functions_of(nn.grad(y, x))]
-        with nn.source_locations():
-            return [hasattr(f, "location") for f in functions_of(nn.grad(y, x))]
-
-    expected = places(True)
-    assert any(expected)
-    for _ in range(3):
-        assert not any(places(False))
-    before = replays()
-    assert places(True) == expected
-    assert replays() == before + 1
-
-
-def test_hooks_see_the_same_calls_of_rules_however_a_gradient_was_built() -> None:
-    """A gradient that was built before a hook watched has the functions of each call, without what arrived there."""
-
-    class Seen(nn.FunctionHook):
-        def __init__(self) -> None:
-            super().__init__()
-            self.seen: list[Any] = []
-
-        def backward_preprocess(self, function: Function, in_data: Any, out_grad: Any) -> None:
-            self.seen.append((function.name, function.rank, [np.asarray(a) for a in in_data], out_grad))
-
-    def build() -> tuple[Variable, list[Variable]]:
-        x = y = leaf(2, 3)
-        for _ in range(4):
-            y = F.tanh(y * 1.01)
-        return y, nn.grad(nn.grad(y, x), x)
-
-    seen = []
-    for _, gradients in [build() for _ in range(3)]:
-        with Seen() as hook:
-            nn.forward_all(gradients)
-        seen.append(hook.seen)
-    assert len(seen[0]) == 4
-    for other in seen[1:]:
-        for (*call, arrays, out_grad), (*same_call, same, same_grad) in zip(seen[0], other, strict=True):
-            assert call == same_call and out_grad == same_grad == (None,)
-            for a, b in zip(arrays, same, strict=True):
-                np.testing.assert_array_equal(a, b)
-
-
-def test_a_gradient_at_an_intermediate_value_walks_only_what_lies_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = leaf(3)
-    for _ in range(50):
-        x = F.sin(x) * 1.01
-    walked = []
-    walk = graph_traverse.functions_of
-    for module in (sys.modules["nngrad.autodiff.grad"], request_module, known_gradients):
-        monkeypatch.setattr(module, "functions_of", lambda *a, **k: walked.append(found := walk(*a, **k)) or found)
-    for _ in range(3):
-        (g,) = nn.grad(F.sum(F.exp(x) * x * F.tanh(x)), [x])
-    assert max(map(len, walked)) < 20
-    v = x.d
-    np.testing.assert_allclose(
-        g.d, np.exp(v) * (v * np.tanh(v) + np.tanh(v) + v / np.cosh(v) ** 2), rtol=1e-5
-    )
-    assert replays() == 1
-
-
-def test_calls_of_what_was_made_again_hold_no_more_than_they_did() -> None:
-    def build() -> tuple[weakref.ref[Function], list[Variable]]:
-        x = leaf(2, 3)
-        y = F.tanh(F.sin(x) * 1.01)
-        return weakref.ref(F.sum(y).parent), nn.grad(F.sum(y), x)
-
-    build(), build()
-    gc.disable()
-    try:
-        above, (gx,) = build()
-        f = gx.parent
-        assert [g.origin and g.origin.name for g in functions_of([gx]) if g.order]
-        assert above() is None
-        ref = weakref.ref(f)
-        del f, gx
-        assert ref() is None
-    finally:
-        gc.enable()

@@ -14,11 +14,8 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-import nngrad.parametric_functions as PF
-from nngrad.functions.bodies.loop import Loop
 from nngrad.functions.control import with_updates
-from nngrad.graph import Variable, functions_of
-from nngrad.parameter import clear_parameters, get_parameter
+from nngrad.graph import Variable
 from tests.leaves import leaf
 from tests.oracle import check
 
@@ -159,62 +156,6 @@ def test_gradients_see_nothing_of_it() -> None:
     check(ours, theirs, [X[:2]], 3, numeric=False)
 
 
-def test_the_loop_back_carries_nothing_for_it() -> None:
-    stats, x = Statistics(), leaf(X)
-    gradient = nn.grad(F.sum(F.map(stats.normalized, x) ** 3), x)
-    forward, back = [Loop(*f.arguments) for f in functions_of(gradient) if f.name == "scan_of_body"]
-    assert (forward.carries, back.carries) == (2, 0)
-    nn.forward_all(gradient)
-    for each in X:
-        stats.follow(each)
-    stats.agree()
-
-
-def test_in_whatever_way_it_runs() -> None:
-    """Compiled, as a training step, as functions are made, and one by one."""
-    stats, x = Statistics(), leaf(X)
-
-    def follow() -> None:
-        for each in X:
-            stats.follow(each)
-        stats.agree()
-
-    ys = F.map(stats.normalized, x)
-    nn.compile(ys, [x])(X)
-    follow()
-    nn.compile(lambda x: F.map(stats.normalized, x))(X)
-    follow()
-    ys.forward(function_pre_hook=lambda f: None)
-    follow()
-    with nn.auto_forward():
-        F.map(stats.normalized, x)
-    follow()
-    w = leaf(np.ones(2))
-    step = nn.train_step(lambda x: F.sum(F.map(lambda x: stats.normalized(x * w), x) ** 2), [w], nn.solvers.Sgd(lr=0.0))
-    step(X)
-    follow()
-
-
-def test_a_network_of_users_in_a_loop() -> None:
-    clear_parameters()
-    x = Variable.from_numpy_array(X.astype(np.float32))
-
-    def step(h: Variable, x: Variable) -> Any:
-        h = F.tanh(PF.batch_normalization(PF.affine(F.concatenate(h, x, axis=1), 2)))
-        return h, h
-
-    last, _ = F.scan(step, np.zeros((5, 2), np.float32), x)
-    F.sum(last).backward()
-    w, b = get_parameter("affine/W").d, get_parameter("affine/b").d
-    h, mean = np.zeros((5, 2)), np.zeros((1, 2))
-    for each in X:
-        a = np.concatenate([h, each], 1) @ w + b
-        mean = 0.9 * mean + 0.1 * a.mean(0)
-        h = np.tanh((a - a.mean(0)) / np.sqrt(a.var(0) + 1e-5))
-    np.testing.assert_allclose(get_parameter("bn/mean").d, mean, rtol=1e-4, atol=1e-5)
-    assert get_parameter("affine/W").g.any()
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -229,15 +170,6 @@ def test_a_network_of_users_in_a_loop() -> None:
 def test_what_cannot_be_meant(call: Callable[..., Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(Statistics().normalized, leaf(X[0]))
-
-
-def test_a_gradient_in_a_body_of_what_was_normalised_outside() -> None:
-    stats, w = Statistics(), leaf(np.ones(2))
-    y = stats.normalized(leaf(X[0]))
-    gs = F.map(lambda k: nn.grad(F.sum(F.sin(k * w) * y), k)[0], leaf(np.ones(3)))
-    gs.forward()
-    np.testing.assert_allclose(gs.d, np.full(3, np.sum(np.cos(1.0) * stats.follow(X[0]))), rtol=1e-9, atol=1e-9)
-    stats.agree()
 
 
 def test_a_gradient_that_has_been_taken_outside_is_not_taken_in_a_body() -> None:

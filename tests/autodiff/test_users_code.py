@@ -313,36 +313,6 @@ def _scanned(lam: float) -> Any:
     return expected
 
 
-def test_what_a_gradients_gradient_reads_in_a_loop() -> None:
-    """Only the backward of the function that a backward is made of has changed."""
-    numbers = SimpleNamespace(lam=1.0)
-
-    class Sine(nn.FunctionNode):
-        def forward(self, x: Any) -> Any:
-            return jnp.sin(x)
-
-        def backward(self, indexes: Any, grad_outputs: Any) -> Any:
-            return (grad_outputs[0] * Cosine()(*self.inputs),)
-
-    class Cosine(nn.FunctionNode):
-        def forward(self, x: Any) -> Any:
-            return jnp.cos(x)
-
-        def backward(self, indexes: Any, grad_outputs: Any) -> Any:
-            return (grad_outputs[0] * Sine()(*self.inputs) * -numbers.lam,)
-
-    for value in (1.0, 5.0):
-        numbers.lam = value
-        x = leaf(X)
-        _, ys = F.scan(lambda h, s: (h, Sine()(h) * s), x, np.array([1.0, 2.0]))
-        (gx,) = nn.grad(F.sum(ys), [x])
-        np.testing.assert_allclose(nn.grad(F.sum(gx), [x])[0].d, -3 * value * np.sin(X), rtol=1e-12)
-        again = F.sum(gx)
-        again.forward()
-        again.backward()
-        np.testing.assert_allclose(x.g, -3 * value * np.sin(X), rtol=1e-12)
-
-
 # ---------------------------------------------------------------- a graph that is there already
 
 
@@ -442,19 +412,6 @@ def test_attributes_that_are_equal_by_their_own_equality(protocol: Any) -> None:
     assert nn.executables.info().misses == misses
 
 
-@pytest.mark.parametrize(
-    "protocol", slow_but_every(2, [in_chainers, as_a_rule, in_nnablas, *list(JAX_PROTOCOLS.values())[:2]])
-)
-def test_an_array_that_is_written_to_before_a_value_is_asked_for(protocol: Any) -> None:
-    f = protocol(_array()[0])()
-    y = f(leaf(X))
-    TABLE.fill(5.0)
-    np.testing.assert_allclose(y.d, X**2)
-    np.testing.assert_allclose(f(leaf(X)).d, 5 * X**2)
-    TABLE.fill(1.0)
-    np.testing.assert_allclose(f(leaf(X)).d, X**2)
-
-
 def test_a_rule_of_jaxs_protocol_that_changes_before_it_is_needed() -> None:
     """What is compiled with it then would be found again for what was applied before."""
     lam, change = _closure()
@@ -552,50 +509,6 @@ def test_methods_and_code_that_are_replaced() -> None:
     check(f, 3.0)
 
 
-def test_only_the_backward_is_replaced() -> None:
-    cls = plain()
-    x = leaf(X)
-    loss = F.sum(cls()(x))
-    for back in (None, _tripled_back, plain().backward):
-        if back is not None:
-            cls.backward = back
-        check(cls(), 1.0, back=3.0 if back is _tripled_back else 1.0)
-        x.grad.zero()
-        loss.backward()
-        np.testing.assert_allclose(x.g, nn.grad(loss, [x])[0].d)
-
-
-def test_a_backward_that_comes_later_and_goes_again() -> None:
-    cls = plain()
-    back = cls.backward
-    del cls.backward
-    with pytest.raises(nn.MissingRule, match="Squared has no `def backward"):
-        nn.grad(cls()(leaf(X)), leaf(X))
-        x = leaf(X)
-        nn.grad(cls()(x), x)
-    cls.backward = back
-    check(cls(), 1.0)
-    del cls.backward
-    x = leaf(X)
-    with pytest.raises(nn.MissingRule, match="Squared has no `def backward"):
-        nn.grad(cls()(x), x)
-
-
-def test_what_a_class_says_of_itself() -> None:
-    cls = plain()
-    x = leaf(np.stack([X, 2 * X]))
-    with pytest.raises(ValueError, match="cannot be shown"):
-        nn.jacobian(cls()(x), x)
-    cls.rows = (0,)
-    np.testing.assert_allclose(nn.jacobian(cls()(x), x).d, 2 * x.d[:, :, None] * np.eye(3))
-    assert registry["Squared"].exact
-    cls.exact = False
-    cls()(x)
-    assert not registry["Squared"].exact
-    y = nn.vmap(lambda v: cls()(v))(leaf(np.stack([x.d, x.d + 1])))
-    np.testing.assert_allclose(y.d, np.stack([x.d**2, (x.d + 1) ** 2]))
-
-
 def test_a_rule_that_was_registered_stays() -> None:
     cls = plain()
     cls.__name__ = "RegisteredSquare"
@@ -639,107 +552,7 @@ def test_a_registered_rule_reads_what_there_is(monkeypatch: pytest.MonkeyPatch) 
         registry.add(registry.op("Cos"), before, replace=True)
 
 
-# ---------------------------------------------------------------- what is the same is shared
-
-
-def _activated(cls: Any, lam: float) -> Any:
-    class Activated(cls):  # type: ignore[misc]
-        def forward(self, x: Any) -> Any:
-            return jax.nn.relu(x) * jnp.where(jnp.arange(3.0) > 1, lam, jnp.asarray(TABLE))
-
-        def backward(self, *given: Any) -> Any:
-            return given[-1]
-
-    return Activated
-
-
-@pytest.mark.parametrize("cls", [nn.FunctionNode, nn.PythonFunction])
-def test_what_computes_the_same_shares_an_executable(cls: Any) -> None:
-    made["class"] = _activated(cls, 2.0)
-    f = made["class"]()
-    expected = np.maximum(X, 0) * [1.0, 1.0, 2.0]
-    np.testing.assert_allclose(f(leaf(X)).d, expected)
-    misses = nn.executables.info().misses
-    for _ in range(3):
-        np.testing.assert_allclose(made["class"]()(leaf(X)).d, expected)
-    assert nn.executables.info().misses == misses
-    TABLE.fill(4.0)
-    np.testing.assert_allclose(f(leaf(X)).d, np.maximum(X, 0) * [4.0, 4.0, 2.0])
-    assert nn.executables.info().misses == misses + 1
-
-
-@pytest.mark.parametrize("protocol", [in_chainers, as_a_rule, in_nnablas])
-def test_a_backward_that_gives_the_same_shares_an_executable(protocol: Any) -> None:
-    lam, change = _closure()
-    f = protocol(lam)()
-
-    def step() -> None:
-        x = leaf(X)
-        loss = F.sum(f(x))
-        loss.forward()
-        loss.backward()
-        np.testing.assert_allclose(x.g, 2 * X * lam(f))
-
-    step()
-    step()
-    misses = nn.executables.info().misses
-    step()
-    change(1.0)
-    step()
-    assert nn.executables.info().misses == misses
-
-
 # ---------------------------------------------------------------- functions of Variables
-
-
-class Tabled(nn.PythonFunction):
-    """An array of the instance's own, in nnabla's protocol."""
-
-    def __init__(self, table: Any) -> None:
-        super().__init__()
-        self.table = table
-
-    def setup_impl(self, inputs: Any, outputs: Any) -> None:
-        outputs[0].reset_shape(inputs[0].shape, True)
-
-    def forward_impl(self, inputs: Any, outputs: Any) -> None:
-        outputs[0].data.copy_from(inputs[0].data * inputs[0].data * self.table)
-
-    def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
-        inputs[0].grad.copy_from(inputs[0].data * outputs[0].grad * (2 * self.table))
-
-
-def test_an_array_of_the_instance_is_changed_in_place() -> None:
-    table = np.ones(3)
-    f = Tabled(table)
-    first = f(leaf(X))
-    for value in (1.0, 3.0, 0.5):
-        table[...] = value
-        check(f, value)
-    np.testing.assert_allclose(first.d, X**2)
-
-
-class Shaped(nn.PythonFunction):
-    """In NumPy, with a result whose shape is a class attribute."""
-
-    numpy = True
-    size: ClassVar[int] = 2
-
-    def forward(self, x: Any) -> Any:
-        return np.full(self.size, x.sum())
-
-    def backward(self, f: Any, gy: Variable) -> Any:
-        (x,) = f.inputs
-        return F.broadcast(F.sum(gy), shape=x.shape)
-
-
-def test_shapes_are_asked_for_in_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    for size in (2, 5):
-        monkeypatch.setattr(Shaped, "size", size)
-        x = leaf(X)
-        y = Shaped()(x)
-        np.testing.assert_allclose(y.d, np.full(size, X.sum()))
-        np.testing.assert_allclose(nn.grad(F.sum(y), [x])[0].d, np.full(3, float(size)))
 
 
 @pytest.mark.parametrize(

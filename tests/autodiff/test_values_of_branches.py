@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import nngrad as nn
-import nngrad.functions as F
 import nngrad.jax as nj
 
 A = np.random.default_rng(0).normal(size=(3, 3)) * 0.5
@@ -88,35 +85,3 @@ def test_an_infinite_derivative_of_a_branch_that_some_do_not_take() -> None:
     np.testing.assert_allclose(found, [[1 / 2, 1 / 4, 1 / 6], [0, 0, 0]])
     found = jax.vmap(nj.hessian(f))(xs, ts)
     np.testing.assert_allclose(found, [np.diag([-1 / 4, -1 / 32, -1 / 108]), 2 * np.eye(3)])
-
-
-@pytest.mark.parametrize("derivative", ["grad", "hessian"])
-def test_no_more_products_than_jax(derivative: str) -> None:
-    def f(x: Any, matrix: Any) -> Any:
-        def step(x: Any, t: Any) -> tuple[Any, None]:
-            run = lambda x: jnp.tanh(matrix @ jnp.sin(matrix @ x))  # noqa: E731
-            return jax.lax.cond(t < 0.5, run, lambda x: x, x), None
-
-        return jnp.sum(jax.lax.scan(step, x, jnp.arange(4) * 0.2)[0] ** 2)
-
-    def products(of: Any) -> int:
-        text = jax.jit(getattr(of, derivative)(f)).lower(jnp.ones(3), A).as_text()
-        return len(re.findall("stablehlo.dot_general", text))
-
-    assert products(nj) <= products(jax)
-
-
-def test_debug_mode_and_descriptions() -> None:
-    given, weights = np.array([0.3, -0.4, 0.8], "f"), A.astype("f")
-    x, w = nn.Variable.from_numpy_array(given), nn.Variable.from_numpy_array(weights)
-    x.need_grad = True
-    rows = F.reshape(x, shape=(1, 3))
-    y = F.sum(F.cond(F.sum(x) > 0, lambda v: F.sin(F.affine(v, w)), lambda v: v, rows))
-    (g,) = nn.grad(y, x)
-    expected = weights @ np.cos(given @ weights)
-    np.testing.assert_allclose(g.d, expected, rtol=1e-5)
-    with nn.debug():
-        g.forward()
-    np.testing.assert_allclose(g.d, expected, rtol=1e-5)
-    assert "cos" in str(nn.show(g))
-    assert [held.op for held in nn.memory_report(g).kept if "switch" in held.op]

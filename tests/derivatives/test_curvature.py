@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-import nngrad.parametric_functions as PF
 
 Arrays = list[np.ndarray]
 
@@ -86,27 +85,6 @@ def test_gauss_newton_is_that_of_the_dense_jacobian(batch: int, width: int, out:
             step = nn.natural_gradient(matrix, damping=0.1, method=method, tol=1e-13)
             expected = np.linalg.solve(j.T @ j + 0.1 * np.eye(j.shape[1]), j.T @ r.d.ravel())
             near(flat(step), expected, rtol=1e-8, atol=1e-9)
-
-
-def test_several_residuals_with_derivatives_in_them() -> None:
-    rng = np.random.default_rng(0)
-    arrays, x = weights(rng, 1, 4, 1), rng.standard_normal((5, 1))
-
-    def residuals(p: Any) -> Any:
-        def u(x: Any) -> Any:
-            return network(jnp, p, x.reshape(1, 1))[0, 0]
-
-        inner = jax.vmap(lambda x: jax.grad(jax.grad(u))(x) + u(x) ** 3)(x[:, 0])
-        return jnp.concatenate([inner, 3 * network(jnp, p, x[:2])[:, 0]])
-
-    p, points = leaves(arrays), nn.Variable.from_numpy_array(x)
-    u = network(F, p, points)
-    matrix = nn.gauss_newton([nn.laplacian(u, points) + u**3, 3 * network(F, p, points[:2])], p)
-    j = jacobian(residuals, arrays)
-    np.testing.assert_allclose(matrix.dense().d, j.T @ j, rtol=1e-9, atol=1e-10)
-    step = nn.natural_gradient(matrix, damping=1e-3)
-    expected = j.T @ np.linalg.solve(j @ j.T + 1e-3 * np.eye(len(j)), np.asarray(residuals(arrays)))
-    np.testing.assert_allclose(flat(step), expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -221,38 +199,6 @@ def test_kronecker_factors_of_layers_by_their_definition() -> None:
     np.testing.assert_allclose(dense(matrix.kronecker(), [6, 3, 6, 2]), known, atol=1e-12)
 
 
-def test_kronecker_factors_of_a_convolution() -> None:
-    """With one place it is exact; with several each factor is a sum over places, or a mean."""
-    rng = np.random.default_rng(6)
-    for size, stride, exact in (2, 1, True), (4, 2, False):
-        p = leaves([rng.standard_normal((3, 2, 2, 2)), rng.standard_normal(3)])
-        x = rng.standard_normal((1, 2, size, size))
-        y = F.convolution(nn.Variable.from_numpy_array(x), *p, stride=stride)
-        matrix = nn.gauss_newton(F.reshape(y, shape=(1, -1)), p)
-        factors = matrix.kronecker()
-        if exact:
-            np.testing.assert_allclose(dense(factors, [24, 3]), matrix.dense().d, atol=1e-12)
-        columns = x.reshape(2, size // 2, 2, size // 2, 2).transpose(1, 3, 0, 2, 4).reshape(-1, 8)
-        ones = np.concatenate([columns, np.ones((len(columns), 1))], axis=1)
-        (layer,) = factors.layers
-        np.testing.assert_allclose(layer.inputs.d, ones.T @ ones, atol=1e-12)
-        np.testing.assert_allclose(layer.outputs.d, np.eye(3), atol=1e-12)
-
-
-def test_kronecker_factors_of_parametric_functions() -> None:
-    rng = np.random.default_rng(7)
-    nn.seed(0)
-    x = nn.Variable.from_numpy_array(rng.standard_normal((5, 1, 6, 6)).astype("f"))
-    with nn.parameter_scope("curvature-test"):
-        h = F.relu(PF.convolution(x, 2, (3, 3), pad=(1, 1), name="conv"))
-        y = PF.affine(F.average_pooling(h, (2, 2)), 3, name="out")
-        p = nn.get_parameters()
-    factors = nn.fisher(y, p).kronecker()
-    assert [(a.shape, g.shape) for a, g in zip(factors.matrices[::2], factors.matrices[1::2], strict=True)] == [
-        ((10, 10), (2, 2)), ((19, 19), (3, 3)),
-    ]  # fmt: skip
-
-
 def test_lanczos_beside_eigh() -> None:
     rng = np.random.default_rng(8)
     arrays, x = weights(rng, 2, 3, 2), rng.standard_normal((4, 2))
@@ -268,23 +214,6 @@ def test_lanczos_beside_eigh() -> None:
                         for row, a in zip(blocks, p, strict=True)])  # fmt: skip
     top = nn.lanczos(loss, p, 17, vectors=False)
     assert top.vectors is None and top.values[-1] == pytest.approx(np.linalg.eigvalsh(hessian)[-1])
-
-
-def test_lanczos_where_not_all_depends_on_the_vector() -> None:
-    rng = np.random.default_rng(10)
-    bent, straight = leaves([rng.standard_normal(3), rng.standard_normal(2)])
-    narrow = nn.Variable.from_numpy_array(rng.standard_normal(2).astype("f"), need_grad=True)
-    still = F.sum(straight) * 3
-    loss = F.sum(F.exp(bent)) + still + F.sum(F.cast(narrow, dtype="float64") ** 2)
-    known = np.diag([0, 0, *np.exp(bent.d), 2, 2])
-    for parameters, matrix in ([straight, bent, narrow], known), ([straight], known[:2, :2]):
-        size = len(matrix)
-        kept = nn.lanczos(loss if size > 2 else still, parameters, size, start=np.ones(size))
-        product = nn.lanczos(lambda v, matrix=matrix: matrix @ v, k=size, start=np.ones(size))
-        assert kept.values == pytest.approx(product.values, abs=1e-6)
-    before = nn.lanczos(loss, [bent], 3).values[-1]
-    bent.d = bent.d + 1
-    assert nn.lanczos(loss, [bent], 3).values[-1] == pytest.approx(np.e * before)
 
 
 def test_the_diagonal_of_a_hessian_from_random_directions() -> None:
@@ -329,49 +258,3 @@ def test_what_is_refused() -> None:
     ]:
         with pytest.raises(error, match=message):
             call()
-
-
-def test_one_set_of_outputs_and_one_loss_are_asked_for() -> None:
-    x = nn.Variable.from_numpy_array(np.ones((2, 3)), need_grad=True)
-    with pytest.raises(ValueError, match="fisher: outputs: expected one Variable, got a list of 2"):
-        nn.fisher([x * 2, x], [x])
-    with pytest.raises(ValueError, match="natural_gradient: loss: expected one Variable, got a list of 2"):
-        nn.natural_gradient(nn.fisher(x * 2, [x]), [F.sum(x), F.sum(x)])
-    with pytest.raises(ValueError, match="gauss_newton: residuals: expected at least one Variable, got none"):
-        nn.gauss_newton([], [x])
-
-
-class Affine(nn.Module):
-    def __init__(self, leaves: dict[str, nn.Variable]) -> None:
-        self.w, self.b = leaves.values()
-
-    def call(self, x: Any) -> nn.Variable:
-        return F.tanh(x @ self.w + self.b)
-
-
-@pytest.mark.parametrize("arranged", [
-    dict, lambda p: p.values(), lambda p: [p["w"], {"b": (p["b"],)}], Affine, lambda p: iter(p.values()),
-])  # fmt: skip
-def test_parameters_in_any_container_are_one_thing(arranged: Any) -> None:
-    rng = np.random.default_rng(0)
-    p = {"w": nn.Parameter(rng.normal(size=(3, 2))), "b": nn.Parameter(rng.normal(size=2))}
-    x, listed = nn.Variable.from_numpy_array(rng.normal(size=(4, 3))), list(p.values())
-    y = F.tanh(x @ p["w"] + p["b"])
-    loss = F.mean(y**2)
-
-    def values(found: Any) -> list[Any]:
-        return [v.d.tolist() for v in found]
-
-    assert values(nn.grad(loss, arranged(p))) == values(nn.grad(loss, listed))
-    assert values(nn.hvp(loss, arranged(p), arranged(p))) == values(nn.hvp(loss, listed, listed))
-    rows, known = (nn.hessian(loss, given, batched=False) for given in (arranged(p), listed))
-    assert [values(row) for row in rows] == [values(row) for row in known]
-    for i, d in enumerate(nn.hessian_diagonal(loss, arranged(p), batched=False)):
-        np.testing.assert_allclose(d.d.ravel(), np.diag(known[i][i].d.reshape(d.size, d.size)), rtol=1e-12)
-    metric = nn.gauss_newton(y, arranged(p))
-    product = metric @ arranged(p)
-    assert values(product.values() if isinstance(product, dict) else product) == values(metric @ listed)
-    with pytest.raises(TypeError, match=r"inputs\[1\]: expected a Variable, got NoneType"):
-        nn.grad(loss, {"w": p["w"], "b": None})
-    with pytest.raises(TypeError, match="inputs: expected a Variable or a list of them, got str"):
-        nn.grad(loss, "wb")

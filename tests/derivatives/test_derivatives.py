@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.interpret import interpret
-from nngrad.graph import Variable, functions_of, leaves_of
+from nngrad.graph import Variable
 from tests.autodiff.test_properties import SETTINGS
-from tests.exact import exactly
-from tests.rematerialising import allotted, in_chunks
+from tests.rematerialising import in_chunks
 from tests.together import Called, Check, Wanted, together, values
 
 Array = Any
@@ -145,33 +144,6 @@ def test_chunks_change_nothing(name: str, batched: bool) -> Check:
         np.testing.assert_allclose(part, whole, rtol=1e-12, atol=1e-12)
 
 
-def test_shapes() -> None:
-    y, x, _ = setting(FIELDS["2"], True)
-    scalar = F.reshape(F.sum(y, axis=1), shape=(4,))
-    assert nn.jacobian(y, x).shape == (4, 2, 3)
-    assert nn.jacobian(y, x, batched=False).shape == (4, 2, 4, 3)
-    assert nn.jacobian(scalar, x).shape == (4, 3)
-    assert nn.hessian(scalar, x).shape == (4, 3, 3)
-    assert nn.hessian(F.sum(y), x, batched=False).shape == (4, 3, 4, 3)
-    assert nn.hessian_diagonal(scalar, x).shape == (4, 3)
-    assert nn.laplacian(scalar, x).shape == (4,)
-    assert nn.laplacian(F.reshape(scalar, shape=(4, 1)), x).shape == (4, 1)
-    image = Variable.from_numpy_array(RNG.standard_normal((2, 2, 3)))
-    z = F.tanh(F.sum(image, axis=(1, 2), keepdims=True)) * image
-    assert nn.jacobian(z, image).shape == (2, 2, 3, 2, 3)
-    assert nn.divergence(z, image).shape == (2,)
-    assert nn.laplacian(z, image).shape == (2, 2, 3)
-
-
-@together
-def test_a_full_jacobian_is_the_batched_one_on_its_diagonal() -> Check:
-    y, x, _ = setting(FIELDS["2"], True)
-    full, rows = yield from values(nn.jacobian(y, x, batched=False), nn.jacobian(y, x))
-    b = np.arange(4)
-    np.testing.assert_allclose(np.asarray(full)[b, :, b, :], rows, rtol=1e-12)
-    np.testing.assert_allclose(np.abs(full).sum(), np.abs(rows).sum(), rtol=1e-12)
-
-
 def blocks_setting(batched: bool) -> tuple[Callable[..., Any], list[Variable], list[Variable], Callable[..., Any]]:
     """Two functions of two arrays for JAX, of one point each if `batched`; and the same as Variables."""
     a, b = RNG.standard_normal((4, 3)), RNG.standard_normal((4, 2, 2))
@@ -237,17 +209,6 @@ def test_blocks_are_arranged_as_lists_are_given() -> None:
             operator()
     with pytest.raises(TypeError, match="jacobian: x: expected a Variable, got ndarray"):
         nn.jacobian(ys[0], [x, POINTS])
-
-
-def test_blocks_share_what_they_have_in_common() -> None:
-    a, b = (Variable.from_numpy_array(RNG.standard_normal((4, 3))) for _ in range(2))
-    h = (a + b) @ Variable.from_numpy_array(W[0])
-    for _ in range(6):
-        h = F.tanh(h @ Variable.from_numpy_array(RNG.standard_normal((5, 5))))
-    y = F.sum(h, axis=1)
-    alone, both = nn.jacobian(y, a), nn.jacobian(y, [a, b])
-    count = lambda ys: nn.count(list(ys)).matrix_products  # noqa: E731
-    assert count(both) == count([alone]), "one pass backward for all blocks of y"
 
 
 @together
@@ -335,17 +296,6 @@ def test_operators_under_auto_forward_are_computed() -> None:
     np.testing.assert_allclose(result.d, 6 * POINTS.sum(1), rtol=1e-12)
 
 
-@together
-def test_operators_without_simplification() -> Check:
-    y, x, _ = setting(FIELDS["2"], True)
-    simple = [nn.laplacian(y, x), nn.jacobian(y, x)]
-    with nn.simplify(False):
-        plain = [nn.laplacian(y, x), nn.jacobian(y, x)]
-    results = yield from values(*simple, *plain)
-    for a, b in zip(results[:2], results[2:], strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
-
-
 # ---------------------------------------------------------------- partial derivatives
 
 
@@ -362,73 +312,6 @@ def test_partial_derivatives_of_a_polynomial() -> Check:
     )  # fmt: skip
     for got, wanted in zip((yield from values(u_t, u_xt, u_xxx, u_xxt)), expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-11)
-
-
-@together
-def test_prefixes_are_shared() -> Check:
-    x = Variable.from_numpy_array(RNG.standard_normal((6, 1)))
-    u = F.exp(F.sin(x))
-    first, third, second = nn.derivatives(u, [x, (x, x, x), (x, x)])
-    (again,) = nn.grad(first, x)
-    assert second.parent in functions_of([third]) or len(functions_of([third])) < 25
-    np.testing.assert_allclose(*(yield from values(second, again)), rtol=1e-12)
-
-
-@together
-def test_many_functions_at_the_same_points_are_differentiated_as_one() -> Check:
-    functions, points, width = 7, 5, 6
-    a, first, last = (RNG.standard_normal(shape) for shape in ((functions, width), (2, width), (width, width)))
-    x, t = (Variable.from_numpy_array(RNG.standard_normal((points, 1))) for _ in range(2))
-    w = Variable.from_numpy_array(first, need_grad=True)
-    trunk = F.tanh(F.concatenate(x, t, axis=1) @ w) @ last
-    u = F.sin(Variable.from_numpy_array(a) @ F.transpose(trunk, axes=(1, 0)))
-    wanted = [(t,), (x,), (x, x), (t, x), (x, t), (x, x, t, x)]
-    found = nn.derivatives(u, wanted)
-    assert found[3] is found[4] and all([each.shape == (functions, points) for each in found])
-    largest = max([spec.size for f in functions_of(found) for spec in f.specs])
-    assert largest == functions * points  # and never functions * points * width
-    loss = F.mean((found[0] + u * found[1] - found[2]) ** 2)
-
-    def at(w: Any, a: Any, x: Any, t: Any) -> Any:
-        return jnp.sin(a @ (jnp.tanh(jnp.stack([x, t]) @ w) @ last))
-
-    def everywhere(order: tuple[int, ...]) -> Callable[[Any], Any]:
-        f: Any = at
-        for i in order:
-            f = jax.grad(f, i)
-        f = jax.vmap(jax.vmap(f, (None, None, 0, 0)), (None, 0, None, None))
-        return lambda w: f(w, a, x.d[:, 0], t.d[:, 0])
-
-    def loss_of(w: Any) -> Any:
-        return jnp.mean((everywhere((3,))(w) + everywhere(())(w) * everywhere((2,))(w) - everywhere((2, 2))(w)) ** 2)
-
-    *got, gradient = yield from values(*found, *nn.grad(loss, w))
-    for each, entry in zip(got, wanted, strict=True):
-        expected = exactly(everywhere(tuple([{x: 2, t: 3}[v] for v in entry])), first)
-        np.testing.assert_allclose(each, expected, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(gradient, exactly(jax.grad(loss_of), first), rtol=1e-9, atol=1e-12)
-
-
-@together
-def test_components_of_a_field_are_differentiated_by_coordinates_and_parameters_of_rows() -> Check:
-    x, k = (Variable.from_numpy_array(RNG.standard_normal(shape)) for shape in ((4, 1), (1, 3)))
-    u = F.sin(k * x)
-    u_x, u_kx, unrelated = nn.derivatives(u, [x, (k, x), (Variable((2,), dtype=np.float64),)])
-    u_x, u_kx, unrelated = yield from values(u_x, u_kx, unrelated)
-    np.testing.assert_allclose(u_x, k.d * np.cos(k.d * x.d), rtol=1e-12)
-    np.testing.assert_allclose(u_kx, np.cos(k.d * x.d) - k.d * x.d * np.sin(k.d * x.d), rtol=1e-10)
-    assert unrelated.shape == (4, 3) and not unrelated.any()
-
-
-@together
-def test_variables_that_mix_rows_keep_their_order() -> Check:
-    x, t = (Variable.from_numpy_array(RNG.standard_normal(3)) for _ in range(2))
-    u = F.cumsum(x * t) ** 3
-    xt, tx = nn.derivatives(u, [(x, t), (t, x)])
-    xt, tx, as_xt, as_tx = yield from values(xt, tx, *nn.grad(nn.grad(u, x), t), *nn.grad(nn.grad(u, t), x))
-    np.testing.assert_allclose(xt, as_xt, rtol=1e-12)
-    np.testing.assert_allclose(tx, as_tx, rtol=1e-12)
-    assert not np.allclose(xt, tx)
 
 
 @st.composite
@@ -467,30 +350,6 @@ def test_laplacians_of_polynomials(terms: list[tuple[int, tuple[int, int]]]) -> 
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
-# ---------------------------------------------------------------- what is built
-
-
-def test_the_laplacian_propagates_one_sum() -> None:
-    """Of the products in a Laplacian only those with the first derivatives have a row for each direction; and the first
-    derivative of the first product is its matrix."""
-    y, x, _ = setting(FIELDS["1"], True)
-    products = [f for f in functions_of([nn.laplacian(y, x)]) if f.name == "batch_matmul"]
-    assert sum(f.specs[0].ndim == 3 for f in products) == 1
-    assert all(f.specs[0].ndim == 2 or f.inputs[1].shape != OUT[1].shape for f in products)
-
-
-def test_nothing_of_the_placeholders_is_left() -> None:
-    y, x, _ = setting(FIELDS["mixed"], True)
-    given_leaves = {id(leaf) for leaf in leaves_of([y])}
-    for result in (nn.laplacian(y, x), nn.jacobian(y, x, chunk=2), nn.bilaplacian(y, x)):
-        assert {id(leaf) for leaf in leaves_of([result])} <= given_leaves
-
-
-def test_one_direction_needs_no_vectorizing() -> None:
-    x = Variable.from_numpy_array(RNG.standard_normal((6, 1)))
-    assert all(f.specs[0].ndim <= 2 for f in functions_of([nn.laplacian(F.sin(x) * x, x)]))
-
-
 # ---------------------------------------------------------------- errors
 
 
@@ -503,12 +362,6 @@ def test_rows_that_are_not_independent_are_refused() -> None:
     for y in (F.sum(x), x[:2]):
         with pytest.raises(ValueError, match=r"must have the same first axis.*batched=False"):
             nn.jacobian(y, x)
-
-
-def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
-    x = Variable.from_numpy_array(POINTS)
-    np.testing.assert_allclose(nn.laplacian(F.sin(x), x, chunk=np.int64(2)).d, -np.sin(POINTS))
-    assert len(nn.nth_derivative(F.sin(x), x, np.int64(3))) == 3
 
 
 def test_wrong_arguments_are_named() -> None:
@@ -551,27 +404,3 @@ def test_wrong_arguments_are_named() -> None:
         nn.derivatives(F.cumsum(column, axis=0) + x, [(column,)])
     with pytest.raises(TypeError, match="list of tuples"):
         nn.derivatives(x, x)
-
-
-def test_a_divergence_has_the_dtype_of_its_field() -> None:
-    x = Variable.from_numpy_array(np.array([[0.5, 1.0], [2.0, 3.0]]))
-    div = nn.divergence(F.cast(x * x, dtype="float32"), x)
-    assert div.dtype == np.float32
-    np.testing.assert_allclose(div.d, 2 * x.d.sum(axis=1), rtol=1e-6)
-
-
-def test_a_smaller_chunk_takes_no_more_memory() -> None:
-    rng = np.random.default_rng(0)
-    x = nn.Variable.from_numpy_array(rng.normal(size=(24, 3)))
-    r2 = F.sum((F.reshape(x, (24, 1, 3)) - F.reshape(x, (1, 24, 3))) ** 2, axis=2)
-    energy = F.sum(F.sqrt(r2 + 1e-6))
-    some, whole = (allotted([nn.hessian(energy, x, batched=False, chunk=chunk)]) for chunk in (4, None))
-    assert some <= 1.1 * whole, "no direction of a pair has anything of its own"
-    x = nn.Variable.from_numpy_array(rng.normal(size=(32, 24)))
-    w, u = rng.normal(size=(24, 64)), rng.normal(size=(64, 64))
-    y = F.sum(F.tanh(F.tanh(x @ w) @ u), axis=1)
-    laplacians = [nn.laplacian(y, x, chunk=chunk) for chunk in (2, 12, None)]
-    few, some, whole = (allotted([each]) for each in laplacians)
-    assert few < some < whole and few < 0.3 * whole, "chunks were to run one after another"
-    one, *_, other = (nn.grad(F.sum(each**2), x)[0].d for each in laplacians)
-    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * np.abs(other).max())

@@ -16,7 +16,6 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.jax as nj
 from nngrad import Variable
-from nngrad.graph import functions_of
 from tests.exact import exactly
 from tests.oracle import runner
 
@@ -150,58 +149,6 @@ def test_laplacians_of_networks_of_particles(steps: list[str], end: str, flat: b
 # ---------------------------------------------------------------- what it costs
 
 
-def flops(y: Variable) -> int:
-    """Additions and multiplications in products of matrices and sums of products."""
-    return sum(f.op.cost(f) for f in functions_of([y]) if f.op.cost is not None)
-
-
-def particles(count: int, end: Callable[[Variable], Variable]) -> int:
-    """What the Laplacian costs of a network that is applied to each particle by itself, for each of these."""
-    x = Variable((2, count, 3), need_grad=True)
-    h: Any = x
-    for shape in ((3, 16), (16, 16), (16, 16)):
-        h = F.tanh(F.batch_matmul(h, Variable(shape)))
-    return flops(nn.laplacian(end(F.sum(h, axis=1)), x)) // count
-
-
-def test_a_particle_costs_the_same_however_many_there_are() -> None:
-    """A direction of one particle reaches that one alone, until something mixes them in another way than by a sum."""
-    few, many = (particles(count, lambda h: F.sum(h, axis=1)) for count in (2, 10))
-    assert few == many
-    forward = 2 * 2 * (3 * 16 + 16 * 16 + 16 * 16)
-    assert many <= 5 * forward  # the values, three directions, and the sum of second derivatives
-    assert particles(10, lambda h: F.sum(F.tanh(h), axis=1)) == many  # sums of particles that go on
-
-
-def test_means_of_particles_make_no_array_of_pairs() -> None:
-    x = Variable((2, 10, 3), need_grad=True)
-    h = F.tanh(F.batch_matmul(x, Variable((3, 16))))
-    mixed = F.tanh(F.mean(h, axis=1)) * F.tanh(F.sum(h, axis=1, keepdims=True))[:, 0]
-    emitted = functions_of([nn.laplacian(F.sum(mixed, axis=1), x)])
-    assert max(spec.size for f in emitted for spec in f.specs) == 30 * 2 * 16
-
-
-def test_what_mixes_particles_makes_a_direction_for_each() -> None:
-    """The test above can fail: softmax over the particles needs all directions in what comes after it."""
-    x = Variable((2, 6, 3), need_grad=True)
-    h = F.softmax(F.batch_matmul(x, Variable((3, 16))), axis=1)
-    behind = F.tanh(F.batch_matmul(h, Variable((16, 16))))
-    products = [f for f in functions_of([nn.laplacian(F.sum(behind, axis=(1, 2)), x)]) if f.name == "batch_matmul"]
-    assert max(f.specs[0].shape[0] for f in products if f.specs[0].ndim == 4) == 18
-
-
-def test_what_depends_on_two_particles_has_directions_of_these_alone() -> None:
-    """Of r_i - r_j the directions of i and those of j are kept apart, until it is summed."""
-    x = Variable((2, 24), need_grad=True)
-    h = F.reshape(x, shape=(2, 8, 3))
-    apart = F.reshape(h, shape=(2, 8, 1, 3)) - F.reshape(h, shape=(2, 1, 8, 3))
-    distance = F.sqrt(F.sum(apart**2, axis=3, keepdims=True) + 1)
-    of_pairs = F.matmul(F.concatenate(apart, distance, axis=3), Variable((4, 16)))
-    of_pairs = F.tanh(F.matmul(F.tanh(of_pairs), Variable((16, 16))))
-    emitted = functions_of([nn.laplacian(F.sum(of_pairs, axis=(1, 2, 3)), x)])
-    assert max(spec.size for f in emitted for spec in f.specs) == 3 * 2 * 8 * 8 * 16
-
-
 def test_what_cancels_where_two_particles_are_one_does_so_exactly() -> None:
     """r_i - r_i does not move, however steep what is made of it may be."""
     x = Variable.from_numpy_array(X, need_grad=True)
@@ -216,71 +163,10 @@ def test_what_cancels_where_two_particles_are_one_does_so_exactly() -> None:
     np.testing.assert_allclose(nn.laplacian(y, x).d, exact, rtol=1e-9)
 
 
-def test_derivatives_of_activations_are_computed_once_for_all_directions() -> None:
-    x, w = Variable((4, 30), need_grad=True), Variable((30, 8))
-    h = F.batch_matmul(x, w)
-    h = F.batch_matmul(h * F.sigmoid(h), Variable((8, 8)))
-    emitted = functions_of([nn.laplacian(F.sum(h * F.sigmoid(h), axis=1), x)])
-    along = [f for f in emitted if f.specs[0].shape[:2] == (30, 4)]
-    assert [f.name for f in along] == ["mul2", "batch_matmul", "pow_scalar"]
-
-
-def test_a_jacobian_of_particles_is_computed_for_one_of_them() -> None:
-    x = Variable.from_numpy_array(X, need_grad=True)
-    y = F.tanh(F.batch_matmul(x, Variable.from_numpy_array(weights(D, WIDTH))))
-    jacobian = nn.jacobian(y, x)
-    assert sum(f.op.heavy for f in functions_of([jacobian])) <= 2  # that of y, and the places of what is not zero
-    wanted = jax.vmap(jax.jacobian(lambda row: jnp.tanh(row @ weights(D, WIDTH))))
-    np.testing.assert_allclose(jacobian.d, exactly(wanted, X), rtol=1e-12, atol=1e-14)
-
-
 def local_energy(first: Any, second: Any) -> Any:
     """-1/2 (laplacian of psi) / psi for psi = exp(a + ib), from gradients and Laplacians of a and b: its two parts."""
     real = second[0] + first[0] @ first[0] - first[1] @ first[1]
     return -0.5 * real, -0.5 * (second[1] + 2 * first[0] @ first[1])
-
-
-def test_gradients_come_with_the_laplacian_for_one_product_with_the_last_layer() -> None:
-    first, last = weights(D * PARTICLES, WIDTH), weights(WIDTH, 2)
-    x = Variable.from_numpy_array(X.reshape(ROWS, -1), need_grad=True)
-    y = F.affine(F.tanh(F.affine(x, Variable.from_numpy_array(first))), Variable.from_numpy_array(last))
-    gradient, laplacian = nn.laplacian(y, x, with_gradient=True)
-    alone = functions_of([nn.laplacian(y, x)])
-    together = functions_of([gradient, laplacian])
-    assert sum(f.op.heavy for f in together) == 1 + sum(f.op.heavy for f in alone)
-    assert gradient.shape == (ROWS, 2, PARTICLES * D) and laplacian.shape == (ROWS, 2)
-
-    def log_of_psi(row: Any) -> Any:
-        return jnp.tanh(row @ first) @ last
-
-    def psi(row: Any) -> Any:
-        modulus, phase = log_of_psi(row)
-        return jnp.stack([jnp.exp(modulus) * jnp.cos(phase), jnp.exp(modulus) * jnp.sin(phase)])
-
-    def by_definition(row: Any) -> Any:
-        real, imaginary = jnp.trace(jax.hessian(psi)(row), axis1=1, axis2=2)
-        energy = -0.5 * (real + 1j * imaginary) / (psi(row)[0] + 1j * psi(row)[1])
-        return jnp.stack([energy.real, energy.imag])
-
-    wanted = exactly(jax.vmap(by_definition), X.reshape(ROWS, -1))
-    found = [local_energy(gradient.d[b], laplacian.d[b]) for b in range(ROWS)]
-    np.testing.assert_allclose(found, wanted, rtol=1e-10)
-    for chunk in (1, 4):
-        for whole, part in zip((gradient, laplacian), nn.laplacian(y, x, chunk=chunk, with_gradient=True), strict=True):
-            np.testing.assert_allclose(part.d, whole.d, rtol=1e-12)
-    (again,) = nn.grad(F.sum(laplacian) + F.sum(gradient**2), [x])
-    (apart,) = nn.grad(F.sum(nn.laplacian(y, x)) + F.sum(nn.jacobian(y, x) ** 2), [x])
-    np.testing.assert_allclose(again.d, apart.d, rtol=1e-11)
-
-
-def test_drawn_directions_have_no_gradient_to_give() -> None:
-    x = Variable.from_numpy_array(X, need_grad=True)
-    with pytest.raises(ValueError, match="with_gradient must be False with random directions"):
-        nn.laplacian(F.sum(x**2, axis=(1, 2)), x, directions=2, with_gradient=True)
-    with pytest.raises(TypeError, match="with_gradient: expected True or False, got 1"):
-        nn.laplacian(F.sum(x**2, axis=(1, 2)), x, with_gradient=1)  # type: ignore[call-overload]
-    with pytest.raises(ValueError, match="with_gradient must be False with random directions"):
-        nj.laplacian(jnp.sum, directions=2, with_gradient=True)
 
 
 @pytest.mark.parametrize("batched", [False, True])

@@ -104,16 +104,6 @@ def products_of(result: Variable, width: int) -> int:
     return sum(f.specs[0].size // (len(POINTS) * width) for f in found)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 5, 10])
-def test_the_values_carried_are_the_symmetric_ones(d: int) -> None:
-    x = Variable((len(POINTS), d))
-    square = Variable((7, 7))
-    y = F.sum(F.tanh(F.tanh(x @ np.ones((d, 7), "f")) @ square), axis=1)
-    result = nn.bilaplacian(y, x)
-    assert products_of(result, 7) == 2 + 2 * d + d * (d + 1) // 2
-    assert products_of(nn.laplacian(nn.laplacian(y, x), x), 7) == products_of(result, 7)
-
-
 def test_many_dimensions_are_computed_together() -> None:
     x = Variable((2, 40))
     y = F.sum(F.tanh(F.tanh(x @ np.ones((40, 7), "f"))), axis=1)
@@ -173,18 +163,6 @@ def test_laplacians_of_what_is_linear_in_laplacians() -> None:
     cahn_hilliard = nn.laplacian(u**3 - u - 0.1 * inner, x)
     assert products_of(nn.laplacian(-inner, x), 3) == products_of(nn.bilaplacian(u, x), 3)
     assert len(functions_of([cahn_hilliard])) < 2 * len(functions_of([nn.bilaplacian(u, x)]))
-
-
-def test_laplacians_by_others_and_stopped_ones_are_differentiated() -> None:
-    x, z = Variable.from_numpy_array(POINTS), Variable.from_numpy_array(POINTS + 1)
-    u = F.sin(x * z)
-    mixed = nn.laplacian(nn.laplacian(u, x), z)
-    a, b = POINTS, POINTS + 1
-    wanted = (a * a * b * b - 2) * np.sin(a * b) - 4 * a * b * np.cos(a * b)
-    np.testing.assert_allclose(interpret([mixed], {})[0], wanted, rtol=1e-9)
-    inner = nn.laplacian(F.sum(F.sin(x), axis=1), x)
-    inner.need_grad = False
-    assert not np.any(interpret([nn.laplacian(inner, x)], {})[0])
 
 
 def test_the_drop_in_transformations_know_them() -> None:

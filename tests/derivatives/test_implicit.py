@@ -16,7 +16,6 @@ from jax import lax
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.jax as nj
-from nngrad.execution.lower import linearize, lower
 from nngrad.graph import Variable, functions_of
 from tests.exact import exactly
 from tests.leaves import leaf
@@ -84,18 +83,6 @@ def test_a_pytree_is_one_vector() -> None:
     assert x["a"].shape == (2,) and info.steps.d >= 3 and info.residual.d < 1e-9
 
 
-@pytest.mark.parametrize("columns", [(), (2,)])
-@pytest.mark.parametrize("method", [None, "gmres"])
-def test_a_matrix(columns: tuple[int, ...], method: str | None) -> None:
-    a, b = leaf(M), leaf(RNG.normal(size=(3, *columns)))
-    x, info = nn.linear_solve(a, b, method)
-    info.check()
-    np.testing.assert_allclose(x.d, np.linalg.solve(M, b.d), rtol=1e-8)
-    (ga,) = nn.grad(F.sum(x), a)
-    w = np.linalg.solve(M.T, np.ones(b.shape)).reshape(3, -1)
-    np.testing.assert_allclose(ga.d, -w @ x.d.reshape(3, -1).T, rtol=1e-8)
-
-
 def test_a_long_iteration_begins_anew_until_it_has_converged() -> None:
     n = 50  # more than the basis of GMRES holds, with eigenvalues from 1 to 50
     b = leaf(np.ones(n))
@@ -140,31 +127,6 @@ def test_a_root_against_its_closed_form_to_order_3(linear: str) -> None:
     check(ours, cubic, [np.array(1.5), np.array(0.7)], 3)
 
 
-def test_derivatives_of_a_root_share_one_factorisation() -> None:
-    m, t, one = leaf(M), leaf(T), leaf(1.0)
-    x, info = nn.root(lambda x: m @ x + F.sin(x) * t - B, np.zeros(3))
-    info.check()
-    scalar = F.sum(x * x)
-    for order in range(1, 6):
-        (x,) = nn.jvp(x, t, one)
-        names = [f.name for f in functions_of([x])]
-        assert (names.count("factors_of_body"), names.count("factored_solve")) == (1, order)
-        solving = [f for f in functions_of([x]) if f.name == "factored_solve"]
-        assert {f.op.cost(f) for f in solving if f.op.cost is not None} == {2 * 3**2}
-    solves = []
-    for _ in range(1, 5):
-        (scalar,) = nn.grad(scalar, t)
-        names = [f.name for f in functions_of([scalar])]
-        assert names.count("factors_of_body") == 1
-        solves.append(names.count("factored_solve"))
-    assert np.diff(solves).max() <= 3, solves  # where nested differentiation doubles them
-    for y in (scalar, x):
-        linear = linearize([y])
-        with jax.enable_x64(True):
-            text = str(jax.make_jaxpr(lower(linear.program))(*[each.cell.raw() for each in linear.leaves]))
-        assert text.count(" = lu ") == 2  # the other one is in Newton's loop
-
-
 def test_no_gradient_reaches_the_start() -> None:
     a, start = leaf(1.5), leaf(0.5)
     x, info = nn.root(lambda x: x**3 + a * x - 1.0, start)
@@ -176,38 +138,6 @@ def test_no_gradient_reaches_the_start() -> None:
     y, _ = nn.linear_solve(leaf(M), b, "gmres", x0=start * np.ones(3))
     (gs,) = nn.grad(F.sum(y), start)
     assert gs.d == 0
-
-
-def test_derivatives_do_not_depend_on_the_start() -> None:
-    a = leaf(1.5)
-    found = []
-    for start in np.array([-3.0, 0.0, 8.0]):
-        x, _ = nn.root(lambda x: x**3 + a * x - 1.0, start, tol=1e-15)
-        (g,) = nn.grad(nn.grad(x, a)[0], a)
-        found.append(float(g.d))
-    np.testing.assert_allclose(found, found[0], rtol=1e-12)
-
-
-def test_a_jacobian_and_a_hessian_of_a_root() -> None:
-    b = leaf(B)
-    x, _ = nn.root(lambda x: F.sinh(x) + x - b, np.zeros(3), tol=1e-14)
-    slope = 1 / (1 + np.cosh(x.d))
-    np.testing.assert_allclose(nn.jacobian(x, b, batched=False).d, np.diag(slope), atol=1e-14)
-    second = -np.sinh(x.d) * slope**3
-    np.testing.assert_allclose(nn.hessian(F.sum(x), b, batched=False).d, np.diag(second), atol=1e-12)
-
-
-def test_what_is_drawn_is_the_same_in_all_steps_and_in_the_gradient() -> None:
-    a = leaf(2.0)
-    x, info = nn.root(lambda x: x**3 + x - a - F.rand(low=0.0, high=1.0, shape=()), np.array(1.0))
-    (g,) = nn.grad(x, a)
-    values = []
-    for _ in range(2):
-        F.sink(x, g, info.converged).forward()
-        np.testing.assert_allclose(g.d, 1 / (3 * x.d**2 + 1), rtol=1e-6)
-        assert info.converged.d
-        values.append(float(x.d))
-    assert values[0] != values[1]
 
 
 @slow
@@ -263,15 +193,6 @@ def test_derivatives_of_a_fixed_point_by_iterating_too() -> None:
     np.testing.assert_allclose(g.d, 1 / (1 - 0.5 * np.cos(z.d)), rtol=1e-9)
 
 
-def test_iterating_for_derivatives_is_for_what_contracts() -> None:
-    x = leaf(np.array([0.3]))
-    z, _ = nn.fixed_point(lambda z: x - 2 * z, np.zeros(1), "anderson", linear="iterate")
-    np.testing.assert_allclose(z.d, [0.1], rtol=1e-9)
-    assert np.isnan(nn.grad(F.sum(z), x)[0].d).all()
-    with pytest.raises(ValueError, match="'bicgstab', 'gmres', got 'iterate'"):
-        nn.root(lambda z: z - x, np.zeros(1), linear="iterate")
-
-
 def ridge(s: Any, x: Any, y: Any) -> Any:
     """Ridge regression in closed form."""
     return jnp.linalg.solve(x.T @ x + jnp.exp(s) * jnp.eye(3), x.T @ y)
@@ -308,43 +229,12 @@ def test_methods_for_minima(method: str) -> None:
     np.testing.assert_allclose(g.d, (values[0] - values[1]) / 2e-4, rtol=1e-6)
 
 
-def test_a_curved_valley() -> None:
-    for method in ("lbfgs", "newton"):
-        w, info = nn.minimize(lambda w: (1 - w[0]) ** 2 + 100 * (w[1] - w[0] ** 2) ** 2, np.zeros(2), method)
-        info.check()
-        np.testing.assert_allclose(w.d, [1, 1], rtol=1e-6)
-
-
 def test_a_minimum_that_values_do_not_tell() -> None:
     """With curvatures from 0.01 to 100, values are the same to rounding long before gradients are small."""
     curvatures = np.logspace(-2, 2, 12)
     w, info = nn.minimize(lambda w: 3.0 + F.sum(curvatures * (w - 1) ** 2), np.zeros(12), tol=1e-11)
     info.check()
     np.testing.assert_allclose(w.d, np.ones(12), rtol=1e-6)
-
-
-def test_implicit_maml() -> None:
-    """Tasks are solved near a common point; the gradient of how well is that of the unrolled inner descent."""
-    meta = leaf([0.2, -0.1])
-    tasks = RNG.normal(size=(2, 2))
-    total = None
-    for task in tasks:
-        w, info = nn.minimize(lambda w, task=task: F.sum(F.softplus(2 * (w - task)) - w) + F.sum((w - meta) ** 2),
-                              meta, tol=1e-13)  # fmt: skip
-        info.check()
-        loss = F.sum((F.sin(w) - task) ** 2)
-        total = loss if total is None else total + loss
-
-    def unrolled(meta: Any) -> Any:
-        total = 0.0
-        for task in tasks:
-            w = repeated(lambda w, task=task: w - 0.3 * (jnp.tanh(w - task) + 2 * (w - meta)), meta, 80)
-            total += jnp.sum((jnp.sin(w) - task) ** 2)
-        return total
-
-    np.testing.assert_allclose(nn.grad(total, meta)[0].d, exactly(jax.grad(unrolled), meta.d), rtol=1e-9)
-    hessian = nn.hessian(total, meta, batched=False)
-    np.testing.assert_allclose(hessian.d, exactly(jax.hessian(unrolled), meta.d), rtol=1e-8)
 
 
 def test_a_solver_of_ones_own() -> None:

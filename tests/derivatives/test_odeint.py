@@ -13,7 +13,7 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable, functions_of
+from nngrad.graph import Variable
 from tests.exact import exactly
 from tests.leaves import leaf
 from tests.oracle import check
@@ -143,37 +143,6 @@ def test_a_pytree_backwards_in_time() -> None:
         np.testing.assert_allclose(g.d[:, 0], [np.sin(-np.pi), 0], atol=1e-7)
 
 
-def test_one_time_is_the_start() -> None:
-    y = leaf(Y)
-    ys = nn.odeint(lambda y, t: y, y, [2.0])
-    np.testing.assert_array_equal(ys.d, Y[None])
-    np.testing.assert_array_equal(nn.grad(F.sum(ys), y)[0].d, [1, 1])
-
-
-def test_an_adjoint_keeps_nothing_of_the_way() -> None:
-    w = leaf(np.eye(2))
-    end = nn.odeint(lambda y, t: F.tanh(y @ w), Y, TIMES, method="rk4", steps=50, gradient="adjoint")[-1]
-    (g,) = nn.grad(F.sum(end), w)
-    stacks = [y.shape for f in functions_of([g]) for y in f.outputs if y.ndim and y.shape[0] == 50]
-    assert not stacks
-
-
-def test_what_is_drawn_is_the_same_at_all_times() -> None:
-    for gradient in ("discretize", "adjoint"):
-        y = nn.odeint(lambda y, t: F.randn(shape=(1,)) + 0 * y, np.zeros(1, np.float32), np.arange(3.0),
-                      method="euler", steps=2, gradient=gradient)  # fmt: skip
-        y.forward()
-        slopes = np.diff(y.d[:, 0])
-        assert slopes[0] != 0
-        np.testing.assert_allclose(slopes, slopes[0], rtol=1e-6)
-
-
-@pytest.mark.parametrize("gradient", ["discretize", "adjoint"])
-def test_too_few_steps_are_said_by_nan(gradient: str) -> None:
-    ys = nn.odeint(lambda y, t: -y, np.ones(1), TIMES, rtol=1e-10, max_steps=3, gradient=gradient)
-    np.testing.assert_array_equal(np.isnan(ys.d[:, 0]), [False, True, True])
-
-
 @pytest.mark.parametrize("call, error, message", [
     (lambda: nn.odeint(lambda y, t: y[:1], np.ones(2), TIMES), ValueError, r"y0 is float64\[2\], but fun returns"),
     (lambda: nn.odeint(lambda y, t: y, np.ones(2), 1.0), ValueError, "odeint: t must be a one-dimensional array"),
@@ -197,13 +166,4 @@ def test_steps_that_run_out_are_nan_at_every_order(gradient: str) -> None:
     y = nn.odeint(lambda y, t, a: a * y, np.array(1.0), np.array([0.0, 1.0]), a, max_steps=3, gradient=gradient)[1]
     for _ in range(3):
         assert np.isnan(y.d)
-        (y,) = nn.grad(y, a)
-
-
-def test_adjoint_equations_take_more_steps_than_the_first() -> None:
-    a = nn.Variable.from_numpy_array(np.array(2.0), need_grad=True)
-    y = nn.odeint(lambda y, t, a: a * y, np.array(1.0), np.array([0.0, 1.0]), a, max_steps=24, gradient="adjoint",
-                  rtol=1e-8)[1]
-    for _ in range(3):  # each derivative by a is y again
-        np.testing.assert_allclose(y.d, np.exp(2), rtol=1e-5)
         (y,) = nn.grad(y, a)

@@ -53,31 +53,6 @@ def test_fourier_features() -> None:
     assert physics.fourier_features(x.astype("f"), frequencies).dtype == np.float32
 
 
-@pytest.mark.parametrize("order", range(4))
-def test_derivatives_of_features(order: int) -> None:
-    """Each derivative turns a wave by a quarter and multiplies it by its number; both coordinates are apart."""
-    rng = np.random.default_rng(order)
-    x, y = variable(rng.uniform(-3, 3, (7, 1))), variable(rng.uniform(-3, 3, (7, 1)))
-    features = physics.periodic_features(F.concatenate(x, y, axis=1), [2.0, 3.0], 2)
-    amplitudes = rng.normal(size=(8, 1))
-    u = features @ amplitudes
-    waves = [(x.d, np.pi * np.array([1, 2, 0, 0])), (y.d, 2 * np.pi / 3 * np.array([0, 0, 1, 2]))]
-    derivatives = nn.derivatives(u, [(x,) * order, (y,) * order]) if order else [u]
-    angles = sum([place * k for place, k in waves]) + order * np.pi / 2
-    turned = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
-    for found, (_, k) in zip(derivatives, waves, strict=False):
-        factors = np.tile(k, 2)[:, None] ** order
-        np.testing.assert_allclose(found.d, turned @ (factors * amplitudes), rtol=1e-11, atol=1e-11)
-
-
-@few
-@given(st.floats(0.1, 10), st.integers(1, 5), st.integers(-3, 3), st.floats(-1, 1))
-def test_features_are_periodic(period: float, harmonics: int, turns: int, x: float) -> None:
-    here, there = (physics.periodic_features(np.array([place]), period, harmonics) for place in (x, x + turns * period))
-    np.testing.assert_allclose(here, there, atol=1e-10)
-    np.testing.assert_allclose(here[:harmonics] ** 2 + here[harmonics:] ** 2, 1, atol=1e-12)
-
-
 # ---------------------------------------------------------------- weights
 
 
@@ -87,14 +62,6 @@ def test_causal_weights(residuals: Any, tolerance: float) -> None:
     losses = (residuals**2).mean(axis=1)
     expected = np.array([[np.exp(-tolerance * losses[:i].sum())] for i in range(len(losses))])
     np.testing.assert_allclose(physics.causal_weights(residuals, tolerance), expected, rtol=1e-12)
-
-
-def test_causal_weights_of_all_kinds() -> None:
-    of_all_kinds(lambda r: physics.causal_weights(r, 2.0), np.array([[[1.0, 0.0]], [[3.0, 1.0]], [[9.0, 9.0]]]),
-                 np.exp([[[0.0]], [[-1.0]], [[-11.0]]]))
-    of_all_kinds(lambda r: physics.causal_weights(r, 1.0), np.array([2.0, 1.0]), np.exp([0.0, -4.0]))
-    blown_up = physics.causal_weights(np.array([[1.0], [np.inf], [1.0]]), 1.0)
-    np.testing.assert_array_equal(blown_up, np.exp([[0.0], [-1.0], [-np.inf]]))  # and no nan of inf times 0
 
 
 def test_weights_are_constants() -> None:
@@ -132,39 +99,7 @@ def test_balanced_weights() -> None:
     np.testing.assert_allclose(tree, [2.0, 2.0])
 
 
-def test_balanced_terms_pull_alike() -> None:
-    w = nn.Parameter(np.array([1.0, 2.0]))
-    terms = [F.sum(w**2), 100 * F.sum(F.sin(w))]
-    weights = physics.balanced_weights([nn.grad(term, [w]) for term in terms])
-    norms = [np.linalg.norm(nn.grad(weights[i] * term, w)[0].d) for i, term in enumerate(terms)]
-    np.testing.assert_allclose(norms[0], norms[1], rtol=1e-12)
-
-
 # ---------------------------------------------------------------- points
-
-
-@few
-@given(arrays(np.float64, 8, elements=st.floats(-10, 10)), st.integers(1, 8), st.sampled_from([0.5, 1, 2]))
-def test_points_are_chosen_once(residuals: Any, count: int, k: float) -> None:
-    chosen = physics.resample(np.random.default_rng(0), residuals, count, k)
-    assert chosen.shape == (count,) and len(set(chosen)) == count and set(chosen) <= set(range(8))
-
-
-def test_how_often_points_are_chosen() -> None:
-    """One at a time, each is chosen as often as |r|^k / mean(|r|^k) + c says."""
-    residuals, draws = np.array([[0.0, 0.0], [3.0, 4.0], [-1.0, 0.0]]), 4000
-    density = np.array([0.0, 25.0, 1.0]) / (26 / 3) + 0.5
-    expected = density / density.sum()
-    rng = np.random.default_rng(0)
-    counts = np.bincount([physics.resample(rng, residuals, 1, 2, 0.5)[0] for _ in range(draws)], minlength=3)
-    keys = jax.random.split(jax.random.key(1), draws)
-    by_jax = jax.jit(jax.vmap(lambda key: physics.resample(key, residuals, 1, 2, 0.5)[0]))(keys)
-    for found in counts, np.bincount(by_jax, minlength=3):
-        np.testing.assert_allclose(found / draws, expected, atol=5 * np.sqrt(0.25 / draws))
-    assert physics.resample(rng, variable(residuals), 2, c=0).tolist() in ([1, 2], [2, 1])
-    assert sorted(physics.resample(jax.random.key(0), residuals, 3).tolist()) == [0, 1, 2]
-    assert sorted(physics.resample(rng, np.full(3, 1e300), 3, k=3).tolist()) == [0, 1, 2]
-    assert sorted(physics.resample(rng, np.zeros(3), 3).tolist()) == [0, 1, 2]
 
 
 def test_no_digits_are_lost_where_jax_has_32_bits() -> None:

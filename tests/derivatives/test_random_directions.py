@@ -114,15 +114,6 @@ def test_bilaplacian_is_exact_over_all_pairs(known: dict[str, np.ndarray]) -> No
     np.testing.assert_allclose(values.mean(axis=0), known["bilaplacian"], rtol=1e-11)
 
 
-def test_bilaplacian_is_exact_over_all_pairs_of_signs(known: dict[str, np.ndarray]) -> None:
-    y = estimate("bilaplacian", 1, "rademacher")
-    first, second = drawn(y, "bernoulli")
-    signs = np.reshape(list(itertools.product([0, 1], repeat=SIZE)), (-1, *first.shape))
-    pairs = np.array(list(itertools.product(signs, repeat=2)))
-    values = for_each(y, {first: pairs[:, 0], second: pairs[:, 1]})
-    np.testing.assert_allclose(values.mean(axis=0), known["bilaplacian"], rtol=1e-11)
-
-
 def test_moments_of_a_gaussian_give_the_bilaplacian(known: dict[str, np.ndarray]) -> None:
     """By a quadrature of Gauss and Hermite, which is exact for the polynomial of degree four in each element."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(3)
@@ -161,18 +152,6 @@ def test_squares_have_no_bias(draws: int, directions: int, known: dict[str, np.n
     assert for_each(F.mean(residuals[0] ** 2), {chosen[0]: subsets}).mean() > 1.01 * exact_loss
 
 
-def test_squares_follow_from_their_key() -> None:
-    x, w = leaves()
-    u = function(x, w)
-    key = Variable.from_numpy_array(np.array([3, 4], np.uint32))
-    found = [
-        nn.unbiased_square(lambda k: nn.laplacian(u, x, directions=1, seed=k), seed=seed) for seed in (key, key, 7)
-    ]
-    nn.forward_all(found)
-    np.testing.assert_array_equal(found[0].d, found[1].d)
-    assert np.abs(found[0].d - found[2].d).max() > 1e-3
-
-
 def test_squares_of_jax_functions_are_products_of_what_their_keys_give() -> None:
     estimate = nj.laplacian(in_jax, directions=1)
     with jax.enable_x64(True):
@@ -182,19 +161,6 @@ def test_squares_of_jax_functions_are_products_of_what_their_keys_give() -> None
         np.testing.assert_allclose(nj.unbiased_square(estimate)(key, POINTS[0]), one * two, rtol=1e-12)
         mean = nj.unbiased_square(lambda k, x: {"r": estimate(k, x)}, draws=3)(key, POINTS[0])
         np.testing.assert_allclose(mean["r"], (a * b + a * c + b * c) / 3, rtol=1e-12)
-
-
-def test_what_squares_refuse() -> None:
-    x, _ = leaves()
-    for square in (nn.unbiased_square, nj.unbiased_square):
-        with pytest.raises(TypeError, match="estimate: expected a function of a key"):
-            square(x)
-        with pytest.raises(ValueError, match="draws: must be 2 or more"):
-            square(lambda key: x, 1)
-        with pytest.raises(TypeError, match="draws"):
-            square(lambda key: x, 2.5)
-    with pytest.raises(TypeError, match="must return a Variable of a floating dtype, got None"):
-        nn.unbiased_square(lambda key: None)  # type: ignore[arg-type, return-value]
 
 
 @given(count=st.integers(1, SIZE), chunk=st.none() | st.integers(1, SIZE))
@@ -209,15 +175,6 @@ def test_all_coordinates_are_exact_and_chunks_are_the_same(count: int, chunk: in
     np.testing.assert_allclose(given_key[0].d, given_key[1].d, rtol=1e-12)
     if count == SIZE:
         np.testing.assert_allclose(whole.d, estimate("laplacian", SIZE, "sparse").d, rtol=1e-12)
-
-
-def test_axes_of_one_point(known: dict[str, np.ndarray]) -> None:
-    """A point of several axes, and the directions of a batch that is none."""
-    x = Variable.from_numpy_array(POINTS)
-    y = F.sum(F.sin(x)) * F.sum(x**2)
-    exact = nn.laplacian(y, x, batched=False)
-    np.testing.assert_allclose(nn.laplacian(y, x, batched=False, directions=ROWS * SIZE).d, exact.d, rtol=1e-12)
-    assert nn.laplacian(y, x, batched=False, directions=3, kind="gaussian").shape == ()
 
 
 # ---------------------------------------------------------------- draws
@@ -259,16 +216,6 @@ def jax_gradient(i: int) -> np.ndarray:
     return GRADIENTS[i]
 
 
-def test_a_step_draws_anew_in_one_executable() -> None:
-    x, w = leaves()
-    w.d = WEIGHT.astype(np.float64)
-    residual = nn.laplacian(function(x, w), x, directions=1)
-    solver = nn.solvers.Sgd(lr=0.0)
-    step = nn.train_step(F.mean(residual), {"w": w}, solver, inputs=(x,))
-    losses = [float(step(POINTS)) for _ in range(12)]
-    assert 2 <= len({round(loss, 6) for loss in losses}) <= SIZE
-
-
 @given(high=st.integers(1, 9), data=st.data())
 @settings(max_examples=3, deadline=None)
 def test_numbers_of_an_urn_are_different(high: int, data: Any) -> None:
@@ -277,25 +224,6 @@ def test_numbers_of_an_urn_are_different(high: int, data: Any) -> None:
     numbers = F.distinct_integers(key, count=count, high=high).d.tolist()
     assert len(set(numbers)) == count
     assert set(numbers) <= set(range(high))
-
-
-def test_every_sequence_of_an_urn_is_equally_likely() -> None:
-    keys = jax.random.split(jax.random.key(0), 6000)
-    found = jax.jit(jax.vmap(lambda key: F.distinct_integers.forward(jax.random.key_data(key), count=2, high=4)))(keys)
-    counts = np.unique(np.asarray(found) @ np.array([4, 1]), return_counts=True)[1]
-    assert len(counts) == 12
-    assert np.sum((counts - 500) ** 2 / 500) < 31.3  # of 11 degrees of freedom, once in a thousand
-
-
-# ---------------------------------------------------------------- cost
-
-
-def test_nothing_of_directions_times_size_meets_the_first_layer() -> None:
-    x, w = leaves()
-    y = nn.laplacian(function(x, w), x, directions=2)
-    products = [f for f in functions_of([y]) if f.op.heavy]
-    assert [tuple(i.shape for i in f.inputs) for f in products] == [((ROWS, SIZE), (SIZE, 3))]
-    assert not [f for f in functions_of([y]) if f.specs[0].shape == (2, ROWS, SIZE)]
 
 
 # ---------------------------------------------------------------- general operators
@@ -380,28 +308,3 @@ def test_arguments_are_checked(more: dict[str, Any], error: type[Exception], mes
     x, w = leaves()
     with pytest.raises(error, match=message):
         nn.laplacian(function(x, w), x, **more)
-
-
-def test_a_seed_of_numpy_is_a_seed() -> None:
-    x, w = leaves()
-    found = [nn.laplacian(function(x, w), x, directions=2, seed=seed).d for seed in (7, np.int64(7))]
-    np.testing.assert_array_equal(*found)
-
-
-def test_arguments_of_general_operators_are_checked() -> None:
-    x, w = leaves()
-    y = function(x, w)
-    for call, message in (
-        (lambda: nn.diffusion(y, x, ROOT[:2]), r"factor must be float64 of shape \(d, r\) or \(B, d, r\)"),
-        (lambda: nn.diffusion(y, x, np.ones((4, 0))), r"factor must be float64 of shape \(d, r\) or \(B, d, r\)"),
-        (lambda: nn.diffusion(y, x, "root"), "diffusion: factor: dtype <U4 is not supported"),
-        (lambda: nn.diffusion(y, x, lambda v: F.sum(v)), "factor must return vectors"),
-        (lambda: nn.diffusion(y, x, ROOT, directions=4), "at most 3, the number of coordinates of the factor"),
-        (lambda: nn.differential_operator(y, x, [(0,), (0, 1)]), "must have the same order"),
-        (lambda: nn.differential_operator(y, x, [(0, 4)]), "indices must be between 0 and 3"),
-        (lambda: nn.differential_operator(y, x, [(0, 1)], [1.0, 2.0]), "coefficients must be"),
-        (lambda: nn.differential_operator(y, x, [(0, 1)], None), "differential_operator: coefficients: dtype object"),
-        (lambda: nn.differential_operator(y, x, [(0, 1)], directions=2), "at most 1, the number of terms"),
-    ):
-        with pytest.raises((TypeError, ValueError), match=message):
-            call()

@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.derivatives.sparse_matrices import column_colors, star_colors
 from nngrad.graph import Op, Variable
 from tests.oracle import as_tuple, is_floating
 from tests.references import drawn
 from tests.samples import Sample, all_samples
 from tests.slow import slow_but_one
-
-Array = np.ndarray[Any, Any]
 
 
 def leaf(*shape: int, seed: int = 0) -> Variable:
@@ -70,19 +67,6 @@ def test_no_element_of_any_op_is_missed() -> None:
             check_pattern(sample)
 
 
-def test_patterns_are_exact_where_elements_move() -> None:
-    x = leaf(4, 3)
-    points = np.array([2, 0, 2])
-    for y in (
-        x[1:, ::2], F.transpose(x), F.flip(x), F.gather(x, points), F.concatenate(x, x * 2, axis=0), F.stack(x, x),
-        F.put_points(x[:3], points[:, None], axes=(0,), shape=(5, 3)), F.sum(x, axis=1), F.broadcast(x[:1], (2, 3)),
-        x @ np.ones((3, 2)), F.sin(x) * x[::-1], F.pad(x, (1, 1, 0, 2), constant_value=3), F.shift(x, (1, -1)),
-        F.pad(x, (1, 1), mode="reflect"), F.straight_through(F.sign(x), x),
-    ):  # fmt: skip
-        dense = nn.jacobian(y, x, batched=False).d.reshape(y.size, x.size)
-        assert np.array_equal(nn.sparsity(y, x).to_scipy().toarray(), dense != 0), y
-
-
 def test_what_depends_on_nothing_has_no_elements() -> None:
     x, other = leaf(3), leaf(3, seed=1)
     assert nn.sparsity(other * 2, x).nnz == 0
@@ -99,13 +83,6 @@ def test_indices_that_are_computed_from_x_or_drawn_tell_nothing() -> None:
     assert nn.sparsity(F.gather(x, F.randint(low=0, high=5, shape=(5,))), x).nnz == 25
 
 
-def test_a_factor_that_happens_to_move_elements_may_be_another() -> None:
-    x, one = leaf(1, 3), Variable.from_numpy_array(np.eye(3))
-    assert nn.sparsity(x @ one, x).nnz == 9
-    assert nn.sparsity(F.batch_solve(one, F.transpose(x)), x).nnz == 9
-    assert nn.sparsity(F.gather(x, Variable.from_numpy_array(np.array([2.0, 0.0])), axis=1), x).nnz == 2
-
-
 def test_a_gradient_of_the_users_may_mix_what_the_function_does_not() -> None:
     @nn.custom_gradient
     def mixed(x: Variable) -> Any:
@@ -119,40 +96,6 @@ def test_a_checkpoint_is_looked_into() -> None:
     x = leaf(4)
     y = nn.checkpoint(lambda x: nn.checkpoint(F.sin)(x[1:]) * x[:-1])(x)
     assert np.array_equal(nn.sparsity(y, x).to_scipy().toarray(), np.eye(3, 4) + np.eye(3, 4, 1) > 0)
-
-
-def test_auto_forward_changes_nothing() -> None:
-    x = leaf(4)
-    with nn.auto_forward():
-        y = F.gather(x, np.array([3, 1])) ** 2
-        assert nn.sparse_jacobian(y, x).to_dense().d.tolist() == nn.jacobian(y, x, batched=False).d.tolist()
-
-
-# ---------------------------------------------------------------- colours
-
-
-@st.composite
-def patterns(draw: st.DrawFn, symmetric: bool) -> Array:
-    m, n = draw(st.integers(1, 9)), draw(st.integers(1, 9))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    dense = rng.random((m, m if symmetric else n)) < draw(st.floats(0, 0.7))
-    return dense | dense.T if symmetric else dense
-
-
-@settings(deadline=None)
-@given(patterns(symmetric=False))
-def test_columns_of_one_color_have_no_row_in_common(dense: Array) -> None:
-    colors = column_colors(*np.nonzero(dense), dense.shape)
-    for row in dense:
-        assert len(set(colors[row])) == row.sum()
-
-
-@settings(deadline=None)
-@given(patterns(symmetric=True))
-def test_star_colors_show_each_element_in_one_of_two_places(dense: Array) -> None:
-    colors = star_colors(*np.nonzero(dense), len(dense))
-    for i, j in zip(*np.nonzero(dense), strict=True):
-        assert (colors[dense[i]] == colors[j]).sum() == 1 or (colors[dense[j]] == colors[i]).sum() == 1
 
 
 # ---------------------------------------------------------------- matrices
@@ -197,40 +140,6 @@ def test_a_tridiagonal_hessian_takes_three_directions() -> None:
         np.testing.assert_allclose(found.to_bcoo().todense(), expected, rtol=1e-12, atol=1e-12)
 
 
-def blocks_of(x: Variable) -> list[tuple[Variable, int]]:
-    """Energies, and how many directions their Hessians take: as many as the largest block has elements."""
-    triangles = np.array([[0, 1, 2], [1, 2, 3], [2, 3, 4], [0, 2, 4]])
-    a, b = np.array([0, 1, 2, 3]), np.array([1, 2, 3, 4])
-
-    def area(nodes: Variable) -> Variable:
-        p, q = nodes[:, 1] - nodes[:, 0], nodes[:, 2] - nodes[:, 0]
-        return (p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0] - 1) ** 2 * F.sum(nodes**2, axis=(1, 2))
-
-    apart = F.sum((x[a] - x[b]) ** 2, axis=1)
-    padded = F.pad(F.reshape(x, (10,)), (1, 1))
-    return [
-        (area(x[triangles]), 6),
-        (F.exp(apart) * np.arange(1.0, 5.0), 4),
-        (area(F.concatenate(x, x * 0)[triangles]), 6),
-        (F.prod(F.reshape(padded, (3, 4)), axis=1) ** 2, 4),
-        (F.sum(x[:, 0][a] * x[:, 1][b] ** 2), 2),
-        (F.tanh(F.transpose(x)[:, ::-1][0, 1:] * F.take_along_axis(x, np.array([[0], [1], [0], [1], [0]]))[:4, 0]), 2),
-    ]
-
-
-@pytest.mark.parametrize("case", range(6))
-def test_blocks_of_elements_are_computed_at_once_and_added_up(case: int) -> None:
-    x = leaf(5, 2)
-    y, most = blocks_of(x)[case]
-    found = nn.sparse_hessian(y, x)
-    dense = F.reshape(nn.hessian(F.sum(y), x, batched=False), (10, 10))
-    assert found.directions == most
-    again = [nn.grad([F.sum(F.sin(m))], [x])[0] for m in (found.to_dense(), dense)]
-    nn.forward_all([found.values, dense, *again])
-    np.testing.assert_allclose(found.to_dense().d, dense.d, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(again[0].d, again[1].d, rtol=1e-12, atol=1e-12)
-
-
 def test_a_finite_element_energy_has_the_hessian_that_jax_finds() -> None:
     rng = np.random.default_rng(0)
     points, triangles = rng.standard_normal((6, 2)), np.array([[0, 1, 2], [1, 2, 3], [3, 4, 5], [2, 3, 5]])
@@ -264,13 +173,6 @@ def test_what_is_read_twice_or_changed_or_has_another_gradient_is_no_block() -> 
         np.testing.assert_allclose(nn.sparse_hessian(y, x).to_dense().d, dense.d, rtol=1e-12, atol=1e-12)
 
 
-def test_an_arrow_takes_rows_back_or_columns_forward() -> None:
-    x = leaf(30)
-    assert nn.sparse_jacobian(F.concatenate(F.sum(x**2, keepdims=True), F.sin(x)), x).directions == 2
-    assert nn.sparse_jacobian(x[:1] * x, x).directions == 2
-    assert nn.sparse_hessian(F.sum(x[:1] * x**2), x).directions == 2
-
-
 def test_values_are_differentiated_again_and_follow_their_leaves() -> None:
     x = leaf(6)
     found = nn.sparse_hessian(F.sum(F.sin(x[1:]) * x[:-1]), x)
@@ -290,24 +192,3 @@ def test_shapes_batches_and_middles_of_graphs() -> None:
         found = nn.sparse_jacobian(y, v)
         assert found.directions == 2 and found.shape == (9, 12)
         np.testing.assert_allclose(found.to_dense().d, dense, rtol=1e-12)
-
-
-def test_what_is_no_variable_is_refused() -> None:
-    x = leaf(2)
-    for function in (nn.sparsity, nn.sparse_jacobian, nn.sparse_hessian):
-        with pytest.raises(TypeError, match=rf"{function.__name__}: y"):
-            function(np.ones(2), x)
-        with pytest.raises(TypeError, match=rf"{function.__name__}: x"):
-            function(x * 2, Variable.from_numpy_array(np.arange(2)))
-
-
-def test_a_sparse_matrix_speaks_as_those_of_scipy_do() -> None:
-    x = leaf(4)
-    matrix = nn.sparse_jacobian(F.stack(x[0] * x[1], F.sin(x[2]), x[3] * x[0]), x)
-    dense = matrix.todense().d
-    assert matrix.nnz == 5 and np.array_equal(matrix.tocsr().toarray(), dense)
-    assert np.array_equal(matrix.T.todense().d, dense.T) and matrix.T.shape == (4, 3)
-    columns = np.arange(8.0).reshape(4, 2)
-    np.testing.assert_allclose((matrix @ columns).d, dense @ columns, rtol=1e-14)
-    (g,) = nn.grad([F.sum((matrix.T @ np.arange(3.0)) * x)], [x])
-    np.testing.assert_allclose(g.d[2], dense[1, 2] - x.d[2] * np.sin(x.d[2]), rtol=1e-14)

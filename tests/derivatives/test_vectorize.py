@@ -14,7 +14,6 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.derivatives.vectorize import vectorize
 from nngrad.execution.interpret import interpret
-from nngrad.functions.bodies.mapping import mapped_one
 from nngrad.graph import Op, Variable, functions_of
 from tests.autodiff.test_properties import SETTINGS, Recipe, TwoSided, draw_leaves, follow, recipes
 from tests.oracle import Arrays, as_tuple, is_floating, nngrad_graph, projections
@@ -149,39 +148,6 @@ def test_random_graphs(recipe: Recipe, chosen: int, simplified: bool) -> None:
 # ---------------------------------------------------------------- what is emitted
 
 
-def test_what_does_not_depend_on_the_leaves_is_shared() -> None:
-    x, w, t = leaf(2, 3), leaf(3, 4, seed=1), leaf(2, 4, seed=2)
-    hidden = F.tanh(x @ w)
-    (y,) = vectorize([hidden * t], {t: leaf(K, 2, 4)})
-    assert hidden.parent in functions_of([y])
-    assert names([y]).count("tanh") == 1
-
-
-def test_the_sum_is_propagated_through_what_is_linear() -> None:
-    t, w, c = leaf(2, 3), leaf(3, 4, seed=1), leaf(2, 4, seed=2)
-    (y,) = vectorize([F.transpose(F.reshape((t @ w) * c + c, shape=(4, 2))) / 3], {t: leaf(K, 2, 3)}, collapse=True)
-    sums = [f for f in functions_of([y]) if f.name == "sum"]
-    assert [f.inputs[0].shape for f in sums] == [(K, 2, 3)]
-    assert all(f.specs[0].ndim == 2 for f in functions_of([y]) if f is not sums[0])
-
-
-def test_factors_that_are_the_same_for_all_are_taken_out_of_the_sum() -> None:
-    t, c, d = leaf(2, 3), leaf(2, 3, seed=1), leaf(3, seed=2)
-    product = F.monomial(c, t, d, powers=(2, 2, -1))
-    (y,) = vectorize([product], {t: leaf(K, 2, 3, seed=3)}, collapse=True)
-    assert names([y]).count("sum") == 1
-    for f in functions_of([y]):
-        assert f.specs[0].ndim < 3 or not any(x is c or x is d for x in f.inputs)
-
-
-def test_thin_values_meet_a_matrix_as_one_row() -> None:
-    t, w = leaf(5, 3), leaf(3, 4, seed=1)
-    (y,) = vectorize([F.tanh(t @ w)], {t: leaf(K, 1, 3)})
-    (product,) = [f for f in functions_of([y]) if f.name == "batch_matmul"]
-    assert product.specs[0].shape == (K, 1, 4)
-    assert y.shape == (K, 5, 4)
-
-
 THIN = {
     "elementwise": lambda t: F.tanh(t) * leaf(2, 3, seed=1) - t**2,
     "matmul": lambda t: t @ leaf(3, 2, seed=1),
@@ -233,15 +199,6 @@ def test_conditions_keep_their_alignment(condition: tuple[int, ...], shape: tupl
         np.testing.assert_array_equal(interpret([ours], {})[0], np.stack(rows))
 
 
-def test_ops_without_a_form_of_their_own_are_mapped() -> None:
-    dy, x = leaf(2, 2), leaf(2, 4, seed=1)
-    (y,) = vectorize([F.max_pooling_backward(dy, x, kernel=2)], {dy: leaf(K, 2, 2)})
-    assert y.parent.op is mapped_one
-    (z,) = vectorize([y], {x: leaf(5, 2, 4)})
-    assert z.parent.op is mapped_one and z.parent.arguments[0] is mapped_one
-    assert z.shape == (5, K, 2, 4)
-
-
 def test_functions_with_several_outputs_of_ones_own() -> None:
     a, b = leaf(2, 3), leaf(2, 3, seed=1)
     p, s = TwoSided()(a, b)
@@ -277,47 +234,3 @@ def test_where_gradients_stopped_they_still_do() -> None:
         gx, gc = nn.grad(y, [values, c])
         np.testing.assert_allclose(gx.d, np.ones((K, 3)))
         np.testing.assert_allclose(gc.d, np.zeros(3))
-
-
-def test_outputs_that_do_not_depend_are_repeated() -> None:
-    x, t = leaf(3), leaf(3, seed=1)
-    each, total = vectorize([F.sin(x), t], {t: leaf(K, 1)}), vectorize([F.sin(x), t], {t: leaf(K, 1)}, collapse=True)
-    np.testing.assert_allclose(each[0].d, np.stack([np.sin(x.d)] * K))
-    np.testing.assert_allclose(total[0].d, K * np.sin(x.d))
-    assert each[1].shape == (K, 3) and total[1].shape == (3,)
-
-
-def test_emitted_functions_know_their_origin_and_order() -> None:
-    x, t = leaf(3), leaf(3, seed=1)
-    y = F.tanh(x)
-    (gx,) = nn.grad(y, x, grad_outputs=[t])
-    (ours,) = vectorize([gx], {t: leaf(K, 3)})
-    assert ours.parent.origin is y.parent
-    assert ours.parent.order == gx.parent.order == 1
-
-
-# ---------------------------------------------------------------- errors
-
-
-def test_functions_with_effects_are_refused() -> None:
-    x, mean, variance = leaf(4, 2, dtype=np.float32), Variable((1, 2)), Variable((1, 2))
-    y = F.batch_normalization(x, None, None, mean, variance)
-    with pytest.raises(ValueError, match=r"cannot vectorize .*, which updates a leaf at each forward"):
-        vectorize([y], {x: leaf(K, 4, 2, dtype=np.float32)})
-    (gx,) = nn.grad(y, x)
-    vectorize([gx], {x: leaf(K, 4, 2, dtype=np.float32)})
-
-
-@pytest.mark.parametrize("value", [leaf(K, 2), leaf(2, 3), leaf(K, 2, 3, dtype=np.float32), leaf(K, 4, 3)], ids=repr)
-def test_values_that_do_not_fit_are_refused(value: Variable) -> None:
-    x = leaf(2, 3)
-    with pytest.raises(ValueError, match=r"expected values of float64\[2, 3\] stacked along a first axis"):
-        vectorize([x * 2], {x: value})
-
-
-def test_tables_must_hold_equally_many_values() -> None:
-    a, b = leaf(3), leaf(3)
-    with pytest.raises(ValueError, match="all leaves must have the same number of values"):
-        vectorize([a + b], {a: leaf(2, 3), b: leaf(K, 3)})
-    with pytest.raises(ValueError, match="at least one leaf"):
-        vectorize([a + b], {})

@@ -15,7 +15,6 @@ from jax import lax
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.graph import functions_of
 from tests.exact import exactly
 from tests.functions.test_loops import OURS, SCANS, THEIRS, flat
 from tests.leaves import leaf
@@ -25,11 +24,6 @@ from tests.slow import slow_but_every
 RNG = np.random.default_rng(0)
 K, T, N = 2, 4, 3
 X, C, W = RNG.standard_normal((T, 2, N)), RNG.standard_normal((2, N)), RNG.standard_normal((N, N)) * 0.5
-
-
-def ops_of(outputs: Any) -> list[str]:
-    """The names of the functions that a graph has."""
-    return [f.name for f in functions_of(outputs)]
 
 
 def by_rows(function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
@@ -73,33 +67,7 @@ def test_scan_to_order_3() -> None:
     check_rows(flat(SCANS[0], OURS), flat(SCANS[0], THEIRS), [X, C, W], (None, 0, None), 3)
 
 
-def test_a_loop_stays_one_loop_with_rows_where_they_are_needed() -> None:
-    x, w = leaf(X), leaf(W)
-
-    def step(carry: Any, x: Any) -> Any:
-        h, level = carry
-        return (F.tanh(h @ w + x), level * 0.5), level
-
-    mapped = nn.vmap(lambda c: F.scan(step, (c, leaf(1.0)), x), out_axes=((0, None), None))
-    last, levels = mapped(leaf(RNG.random((5, 2, N))))
-    (loop,) = [f for f in functions_of([last[0], levels]) if f.name == "scan_of_body"]
-    assert [x.shape for x in loop.inputs] == [(N, N), (5, 2, N), (), (T, 2, N)]
-    assert last[0].shape == (5, 2, N) and last[1].shape == () and levels.shape == (T,)
-    assert "mapped" not in ops_of([last[0]])
-
-
 # ---------------------------------------------------------------- branches
-
-
-def test_branches_that_all_rows_take_together_stay_branches() -> None:
-    w = leaf(W)
-    y = nn.vmap(lambda c: F.cond(F.sum(w) > 0, lambda: F.tanh(c @ w), lambda: c @ w))(leaf(RNG.random((5, 2, N))))
-    assert ops_of([y]).count("switch_of_bodies") == 1
-
-    def ours(c: Any, w: Any) -> Any:
-        return F.switch(np.int32(1), [lambda c: F.tanh(c @ w), lambda c: F.sin(c) @ w, lambda c: c], c)
-
-    check_rows(ours, lambda c, w: jnp.sin(c) @ w, [C, W], (0, None), 2)
 
 
 def test_branches_that_rows_take_by_themselves() -> None:
@@ -248,53 +216,7 @@ def test_gradients_of_each_sample_reach_what_is_read_from_outside() -> None:
     np.testing.assert_allclose(gw.d, exactly(jax.grad(total), W), rtol=1e-10)
 
 
-def test_gradients_of_each_sample_are_products_of_all_at_once_and_batched_once() -> None:
-    w, x, t = leaf(W), leaf(RNG.random((50, N))), leaf(RNG.random((50, N)))
-    each = nn.vmap(lambda x, t: nn.grad(loss(F, x, t, w), [w])[0])(x, t)
-    names = ops_of([each])
-    assert "mapped" not in names and "scan_of_body" not in names
-    assert sum([f.op.heavy for f in functions_of([each])]) == 2
-    def value() -> float:
-        w, x, t = leaf(W), leaf(RNG.random((5, N))), leaf(RNG.random((5, N)))
-        return float(nn.vmap(lambda x, t: nn.grad(loss(F, x, t, w), [w])[0])(x, t).d.sum())
-    value()
-    misses = nn.executables.info().misses
-    value()
-    assert nn.executables.info().misses == misses
-
-
 # ---------------------------------------------------------------- how it is called
-
-
-def test_maps_nest() -> None:
-    a, b = leaf(C[0]), leaf(np.arange(4.0))
-    table = nn.vmap(lambda x: nn.vmap(lambda y: F.sin(x) * y)(b))(a)
-    np.testing.assert_allclose(table.d, np.sin(C[0])[:, None] * np.arange(4.0))
-    products = nn.vmap(nn.vmap(lambda u, v: F.sum(u * v), in_axes=(0, None)), in_axes=(None, 0))(leaf(C), leaf(X[0]))
-    np.testing.assert_allclose(products.d, X[0] @ C.T)
-    check(nn.vmap(nn.vmap(lambda u, v: F.sum(F.sin(u * v)), in_axes=(0, None)), in_axes=(None, 0)),
-          lambda u, v: jnp.sum(jnp.sin(u[None] * v[:, None]), axis=2), [C, X[0]], 2)
-
-
-def test_pytrees_and_where_axes_are() -> None:
-    def fun(given: Any, k: Any, *, shift: Any) -> Any:
-        return {"y": given["a"] @ given["b"] * k + shift, "k": k, "n": None, "one": 1.0}
-
-    given = {"a": leaf(X), "b": leaf(W)}
-    got = nn.vmap(fun, in_axes=({"a": 1, "b": None}, None), out_axes={"y": -1, "k": None, "n": None, "one": 0})(
-        given, 2.0, shift=leaf([1.0, 2.0])
-    )
-    expected = np.stack([X[:, i] @ W * 2.0 + (i + 1) for i in range(2)], axis=-1)
-    np.testing.assert_allclose(got["y"].d, expected)
-    assert got["n"] is None and got["k"].d == 2.0
-    np.testing.assert_array_equal(got["one"].d, [1.0, 1.0])
-
-
-def test_what_does_not_depend_on_rows_is_the_same_for_all() -> None:
-    w = leaf(W)
-    same, each = nn.vmap(lambda x: (F.exp(w), x + F.exp(w)), out_axes=(None, 0))(leaf(np.ones(4)))
-    assert same.shape == (N, N) and each.shape == (4, N, N)
-    assert nn.vmap(lambda x: F.exp(w))(leaf(np.ones(4))).shape == (4, N, N)
 
 
 def test_no_rows() -> None:
@@ -336,13 +258,6 @@ def test_gradients_stop_where_they_did_and_switches_are_in_force() -> None:
     with nn.no_grad():
         y = nn.vmap(lambda x: F.sum(F.sin(x)))(x)
     assert not np.any(nn.grad(F.sum(y) + F.sum(x), x)[0].d - 1)
-
-
-def test_integers_and_dtypes() -> None:
-    x = leaf(np.arange(6).reshape(3, 2), np.int32, need_grad=False)
-    y = nn.vmap(lambda x: F.scan(lambda n, i: (n + i, n), np.int32(0), x))(x)
-    assert y[0].dtype == np.int32 and y[0].d.tolist() == [1, 5, 9]
-    assert nn.vmap(lambda x: x * 0.5)(leaf(C, np.float32)).dtype == np.float32
 
 
 # ---------------------------------------------------------------- what is refused

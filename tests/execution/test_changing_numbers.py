@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from tests.autodiff.test_properties import SETTINGS
 from tests.exact import exactly
 
 X = np.array([0.3, 0.7, 1.1, -0.4])
@@ -79,44 +76,4 @@ def test_a_number_that_is_too_large_for_its_dtype_is_infinite() -> None:
         np.testing.assert_array_equal(gradient(build, c, np.ones(2, np.float16)), np.full(2, expected, np.float16))
 
 
-@pytest.mark.parametrize("graph_order", [1, 2])
-def test_numbers_below_and_above_gradients(graph_order: int) -> None:
-    def build(x: nn.Variable, c: float) -> nn.Variable:
-        y = F.sum(F.sin(x * x))
-        for _ in range(graph_order):
-            (gx,) = nn.grad(y, x)
-            y = F.sum(F.tanh(gx) * c)
-        return y
-
-    def reference(x: Any, c: float) -> Any:
-        def y(x: Any) -> Any:
-            return jnp.sum(jnp.sin(x * x))
-
-        for _ in range(graph_order):
-            before = y
-
-            def y(x: Any, before: Any = before) -> Any:
-                return jnp.sum(jnp.tanh(jax.grad(before)(x)) * c)
-
-        return y(x)
-
-    numbers = np.array([0.41, 0.83, 1.7, 0.29])
-    for c, expected in zip(numbers, exactly(jax.vmap(jax.grad(reference), (None, 0)), X, numbers), strict=True):
-        np.testing.assert_allclose(gradient(build, float(c)), expected, rtol=1e-11, atol=1e-13)
-
-
 numbers = st.floats(-3, 3, allow_subnormal=False).filter(lambda c: abs(c) > 1e-3)
-
-
-def of_three(m: Any, x: Any, c: Any) -> Any:
-    return m.sum((c[0] - m.sin(x * c[1])) * m.exp(0.1 * x) + c[2] * x + c[0])
-
-
-slopes = jax.vmap(jax.grad(partial(of_three, jnp)), (None, 0))
-
-
-@settings(SETTINGS, max_examples=15)
-@given(st.lists(st.tuples(numbers, numbers, numbers), min_size=3, max_size=5))
-def test_numbers_in_any_places(triples: list[tuple[float, float, float]]) -> None:
-    for c, expected in zip(triples, exactly(slopes, X, np.array(triples)), strict=True):
-        np.testing.assert_allclose(gradient(partial(of_three, F), c), expected, rtol=1e-11, atol=1e-13)

@@ -75,21 +75,6 @@ def test_values_are_those_of_one_piece() -> None:
     assert nn.executables.info().optimised == 1
 
 
-def test_a_result_that_was_given_stays_in_one_piece() -> None:
-    loss, weights = adapted()
-    program = linearize([*nn.grad(loss, weights), weights[0]]).program
-    assert equal_parts(prepared(program).block) is None
-
-
-def test_what_would_take_too_much_memory_stays_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    loss, weights = adapted()
-    block = prepared(linearize(nn.grad(loss, weights)).program).block
-    monkeypatch.setattr(partitions, "MOST_BYTES_IN_PARTS", sum([spec.nbytes for spec in block.specs]))
-    assert equal_parts(block) is not None
-    monkeypatch.setattr(partitions, "MOST_BYTES_IN_PARTS", sum([spec.nbytes for spec in block.specs]) - 1)
-    assert equal_parts(block) is None
-
-
 def test_a_device_that_was_asked_for() -> None:
     with nn.context_scope(nn.Context("cpu")):
         loss, weights = adapted()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +12,6 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.compiled import executable_of
 from nngrad.execution.executable import Executable
 from nngrad.execution.lower import linearize
 from nngrad.execution.partitions import hoist_from, with_literals
@@ -59,14 +56,6 @@ def test_a_number_that_changes_is_compiled_once(
         np.testing.assert_allclose(value, reference(number), rtol=1e-13)
 
 
-def test_numbers_of_integers_stay() -> None:
-    x = np.arange(4, dtype=np.int32)
-    for number in (2.0, 3.0, 2.5, 4.0):
-        y = F.mul_scalar(nn.Variable.from_numpy_array(x), number)
-        np.testing.assert_allclose(y.d, x * number)
-        assert y.dtype == (np.int32 if number.is_integer() else np.float32)
-
-
 def test_an_annealed_penalty_is_compiled_a_few_times() -> None:
     rng = np.random.default_rng(0)
     w1, w2 = (nn.Variable.from_numpy_array(rng.standard_normal(s), need_grad=True) for s in ((5, 8), (8, 1)))
@@ -93,16 +82,6 @@ def test_an_annealed_penalty_is_compiled_a_few_times() -> None:
             np.testing.assert_allclose(each, zero + lam * (one - zero), rtol=1e-10, atol=1e-12)
 
 
-def test_numbers_that_come_again_are_not_compiled_again() -> None:
-    def build(c: float) -> nn.Variable:
-        return F.tanh(nn.Variable.from_numpy_array(np.arange(3.0))) * c
-
-    values(build, [0.2, 0.3, 0.4])
-    with compilations() as compiled:
-        values(build, [0.4, 0.2, 0.3, 0.2])
-    assert not compiled
-
-
 def test_special_numbers_are_inputs_too() -> None:
     def build(c: float) -> nn.Variable:
         return nn.Variable.from_numpy_array(np.array([1.0, -2.0], np.float32)) * c
@@ -113,36 +92,6 @@ def test_special_numbers_are_inputs_too() -> None:
             np.testing.assert_array_equal(value, np.array([1.0, -2.0], np.float32) * np.float32(number))
         assert value.dtype == np.float32
     assert np.signbit(values(build, [-0.0])[0]).tolist() == [True, False]
-
-
-def test_a_hoisted_literal_equals_no_number() -> None:
-    x = nn.Variable.from_numpy_array(np.arange(3.0))
-    for number in (0.5, 0.25):
-        general, numbers = hoist_from(linearize([x * number + F.sin(x) * 0.25]).program.block)
-        literals = [arguments[0] for op, arguments, _ in general.steps if op.numbers]
-        assert numbers == ((0.5, 0.25) if number == 0.5 else (0.25,))
-        assert all([each not in (0.5, 0.25) and float(each) == 0.5 for each in literals])
-        assert len({*literals}) == len(numbers)
-
-
-def test_numbers_with_ways_of_their_own_stay() -> None:
-    def calls(c: float) -> nn.Variable:
-        return nn.Variable.from_numpy_array(np.array([0.5, 2.0])) ** c
-
-    with compilations() as compiled:
-        for found, c in zip(values(calls, [2.0, 3.0, 0.3, 0.4]), [2.0, 3.0, 0.3, 0.4], strict=True):
-            np.testing.assert_allclose(found, np.array([0.5, 2.0]) ** c, rtol=1e-14)
-    assert len(compiled) == 3
-
-
-def test_steps_that_become_a_loop_take_numbers() -> None:
-    h = nn.Variable.from_numpy_array(np.linspace(0, 1, 4))
-    y, expected = h, h.d.copy()
-    for _ in range(300):
-        y = F.sin(y) * 0.7 + 0.3 * h
-        expected = np.sin(expected) * 0.7 + 0.3 * h.d
-    y.forward()
-    np.testing.assert_allclose(y.d, expected, rtol=1e-12)
 
 
 def test_what_xla_cannot_compile_runs_in_partitions_with_each_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,21 +106,6 @@ def test_what_xla_cannot_compile_runs_in_partitions_with_each_number(monkeypatch
             y, expected = F.sin(y) * number, np.sin(expected) * number
         y.forward()
         np.testing.assert_allclose(y.d, expected, rtol=1e-12)
-
-
-def test_a_table_that_is_cleared_keeps_no_executable_with_numbers() -> None:
-    def build(c: float) -> nn.Variable:
-        return F.cosh(nn.Variable.from_numpy_array(np.arange(3.0))) * c
-
-    values(build, [0.2, 0.3])
-    y = build(0.3)
-    y.forward()
-    executable = weakref.ref(executable_of(y.parent.plan.program).func)  # type: ignore[attr-defined]
-    del y
-    assert executable() is not None
-    nn.executables.clear()
-    gc.collect()
-    assert executable() is None
 
 
 def test_each_number_goes_to_its_place() -> None:
@@ -202,36 +136,6 @@ def test_each_element_is_read_and_differentiated_by_the_same_executable() -> Non
     assert len(compiled) <= 3  # a value, its gradients, and what accumulates
     np.testing.assert_allclose(read, 2 * [*np.sin(given), *given**3], rtol=1e-14)
     np.testing.assert_allclose(rows, np.vstack([np.diag(np.cos(given)), np.diag(3 * given**2)]), rtol=1e-14)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.int32])
-def test_entries_and_rows_are_read_by_few_executables(dtype: Any) -> None:
-    given = np.arange(120).reshape(10, 12).astype(dtype)
-    x = nn.Variable.from_numpy_array(given)
-    with compilations() as compiled:
-        found = [(x[i, j] + x[j, i - 1]).d for i, j in [(1, 2), (3, 4), (5, 3), (8, 7)]]
-        assert found == [given[i, j] + given[j, i - 1] for i, j in [(1, 2), (3, 4), (5, 3), (8, 7)]]
-    assert len(compiled) > 1, "these are many indices"
-    with compilations() as compiled:
-        entries = [x[i, j].d for i, j in [(0, 2), (3, 4), (5, 11)]]
-        columns = [x[:, j].d for j in range(12)]
-        moved = nn.grad(F.sum(F.sin(x[4]) * x[4]), x)[0].d if dtype is np.float32 else None
-    assert len(compiled) <= 5 + (dtype is np.float32)  # the first and the last column have their own
-    assert entries == [given[0, 2], given[3, 4], given[5, 11]]
-    np.testing.assert_array_equal(columns, given.T)
-    if moved is not None:
-        expected = np.zeros_like(given)
-        expected[4] = np.cos(given[4]) * given[4] + np.sin(given[4])
-        np.testing.assert_allclose(moved, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_steps_of_a_recurrence_keep_their_indices() -> None:
-    x = nn.Variable.from_numpy_array(np.linspace(0, 1, 40).reshape(10, 4))
-    h = x[1]
-    for t in range(2, 9):
-        h = F.tanh(h + x[t])
-    block = linearize([h]).program.block
-    assert hoist_from(block) == (block, ())
 
 
 # ---------------------------------------------------------------- numbers in bodies, and to compare with
@@ -281,14 +185,3 @@ def test_numbers_in_bodies_and_to_compare_with_are_compiled_once(name: str) -> N
         expected = by_jax(slope, given, c)
         np.testing.assert_allclose(value, expected[0], rtol=1e-12)
         np.testing.assert_allclose(g, expected[1], rtol=1e-12)
-
-
-def test_many_numbers_in_a_body_stay() -> None:
-    def step(h: nn.Variable, _: Any) -> Any:
-        return F.add_n(*[F.sin(h) * (0.1 + 0.01 * k) for k in range(9)]), None
-
-    x = nn.Variable.from_numpy_array(np.arange(3.0))
-    block = linearize([F.scan(step, x, length=2)[0] * 0.7]).program.block
-    general, numbers = hoist_from(block)
-    assert numbers == (0.7,)
-    assert general.steps[0] == block.steps[0]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,8 +15,8 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.cpu.substitutes import SUBSTITUTES, with_substitutes
-from nngrad.execution.lower import by_itself, linearize, lower
+from nngrad.cpu.substitutes import SUBSTITUTES
+from nngrad.execution.lower import linearize, lower
 from nngrad.execution.passes import lowered
 from nngrad.execution.program import Program, in_one
 from nngrad.graph import Variable
@@ -138,41 +135,9 @@ def test_other_forwards_for_cpus_give_the_same(channel_last: bool) -> None:
     assert SUBSTITUTES[F.sum]([v.spec for v in small.inputs], F.sum.named(small.arguments)) is None
 
 
-@pytest.mark.parametrize(
-    ("shape", "is_read_again", "name"),
-    [((16384, 600), False, "sum"), ((16384, 600), True, "sum_on_cpu"), ((2048, 600), False, "sum_on_cpu"),
-     ((8192, 2100), False, "sum_on_cpu")],
-)  # fmt: skip
-def test_a_large_array_that_is_computed_for_one_sum_is_added_up_as_it_is_computed(
-    shape: tuple[int, int], is_read_again: bool, name: str
-) -> None:
-    y = F.tanh(Variable(shape))
-    block = linearize([F.sum(y, axis=0), *([y] if is_read_again else [])]).program.block
-    assert [op.name for op, _, _ in with_substitutes(block).steps] == ["tanh", name]
-
-
-def test_ops_by_themselves_have_the_forward_of_the_platform() -> None:
-    x = leaf(3, 2000)
-    f = F.sum(x, axis=0).parent
-    traced_op = jax.jit(by_itself(f.op, f.arguments)).trace(x.d)
-    assert "stablehlo.dot_general" in lowered_for(traced_op, "cpu")
-    assert "stablehlo.dot_general" not in lowered_for(traced_op, *PLATFORMS)
-
-
 def without_name(text: str) -> list[str]:
     """The lines of a program, but for the first, which names it."""
     return text.splitlines()[1:]
-
-
-def test_a_detour_is_seen() -> None:
-    """What the other tests count is there on a CPU."""
-    x = leaf(2, 3, 3)
-    (g,) = nn.grad([F.sum(F.batch_inv(x))], [x])
-    program = traced(linearize([g]).program)
-    assert any("lapack" in name for name in detours(lowered_for(program, "cpu")))
-    assert not detours(lowered_for(program, *PLATFORMS))
-    outputs, _ = critic()
-    assert turned(lowered_for(traced(linearize(outputs).program), "cpu"))
 
 
 class OnHost(nn.CustomFunction):
@@ -249,16 +214,6 @@ def test_functions_run_within_a_mesh(kind: AxisType) -> None:
         near(jax.jit(way)(divided, whole), function(x.d, w.d))
 
 
-def test_precision_is_that_of_when_a_function_was_traced() -> None:
-    outputs, inputs = critic()
-    arrays = [x.d for x in inputs]
-    with jax.default_matmul_precision("highest"):
-        function = jax.jit(nn.to_jax(outputs, inputs)).trace(*arrays)
-    assert "HIGHEST" in lowered_for(function, "cuda")
-    again = jax.jit(nn.to_jax(outputs, inputs)).trace(*arrays)
-    assert "HIGHEST" not in lowered_for(again, "cuda")
-
-
 def training() -> tuple[Any, Variable]:
     """A step with a penalty on gradients, running statistics and dropout."""
     nn.clear_parameters()
@@ -310,45 +265,3 @@ def test_steps_as_functions_are_those_that_train() -> None:
     written = [p.d for name, p in nn.get_parameters(grad_only=False).items() if name in ("bn/mean", "bn/var")]
     for ours, own in zip(carried["leaves"], written, strict=True):
         near(ours, own)
-
-
-def test_what_changes_values_is_not_traced() -> None:
-    step, x = training()
-    batch = leaf(*x.shape).d
-    for traced_step in (step, lambda x: step(x), lambda _: step(batch)):
-        with pytest.raises(TypeError, match="to_jax"):
-            jax.jit(traced_step)(batch)
-    compiled = nn.compile(F.dropout(x, 0.5), [x])
-    with pytest.raises(TypeError, match=r"nn\.to_jax"):
-        jax.jit(compiled)(batch)
-    solver = S.Sgd(0.1)
-    p = leaf(3)
-    solver.set_parameters({"p": p})
-    F.sum(p**2).backward()
-    with pytest.raises(TypeError, match="to_jax"):
-        jax.jit(lambda x: solver.update())(batch)
-    solver.update()
-    assert np.isfinite(float(step(batch))) and np.isfinite(compiled(batch)).all()
-    assert all(isinstance(p.d, np.ndarray) for p in nn.get_parameters().values())
-
-
-def test_compiled_functions_are_lowered() -> None:
-    outputs, inputs = critic()
-    compiled = nn.compile(outputs, inputs)
-    arrays = [x.d for x in inputs]
-    near(compiled(*arrays)[0], outputs[0].d)  # and so there is an executable for the CPU
-    program = jax.jit(compiled).trace(*arrays)
-    assert not turned(lowered_for(program, *PLATFORMS)) and turned(lowered_for(program, "cpu"))
-
-
-# ---------------------------------------------------------------- before anything is lowered
-
-
-@pytest.mark.slow
-def test_graphs_are_built_without_a_device() -> None:
-    """Nor is one asked for when nngrad is imported."""
-    script = "from tests import no_devices, building_asks_nothing; building_asks_nothing.main()"
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], cwd=Path(__file__).parents[2], timeout=120,
-                          capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["built"]

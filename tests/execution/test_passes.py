@@ -11,9 +11,8 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution import passes
-from nngrad.execution.compiled import hoisted_of
 from nngrad.execution.lower import linearize, lower
-from nngrad.execution.passes import all_passes, is_too_long, lowered, prepared, register_pass
+from nngrad.execution.passes import all_passes, lowered, register_pass
 from nngrad.graph import Variable
 from nngrad.graph.block import Block
 from tests.slow import slow_but
@@ -82,55 +81,6 @@ def test_results_without_a_pass_or_any_are_the_same(build: object) -> None:
             np.testing.assert_allclose(y.d, value, rtol=1e-5, atol=1e-6, err_msg=str(without))
 
 
-@pytest.mark.parametrize(
-    "build, name",
-    [(convolved, "channels_last"), (recurrent, "roll"), (looped, "inline"), (pooled, "substitute"),
-     (waves, "sine_once")],
-)
-def test_what_is_left_out_is_not_done(build: object, name: str) -> None:
-    graph = build()  # type: ignore[operator]
-    program = linearize(graph).program
-    with nn.passes(without=[name]):
-        other = linearize(graph).program
-    assert other.block == program.block
-    assert other != program
-    assert prepared(other).block != prepared(program).block
-
-
-def counted(graph: list[Variable]) -> dict[str, int]:
-    """How many sines, cosines and tangents XLA's optimisations have left."""
-    found = linearize(graph)
-    arrays = [x.d for x in found.leaves]
-    text = jax.jit(nn.to_jax(graph, found.leaves)).lower(*arrays).compile().as_text()
-    return {name: text.count(f" {name}(") for name in ("sine", "cosine", "tan")}
-
-
-@pytest.mark.skipif(jax.default_backend() != "cpu", reason="about XLA's compiler for CPUs")
-def test_sines_are_computed_once() -> None:
-    """XLA computes them anew in each loop that reads them; where it has learnt not to, the pass can go."""
-    held = counted(waves())
-    with nn.passes(without=["sine_once"]):
-        left = counted(waves())
-    assert held == {"sine": 1, "cosine": 2, "tan": 1}
-    assert left["sine"] > 1 and left["tan"] > 1
-
-
-def test_sines_that_are_computed_once_anyway_are_left_to_the_compiler() -> None:
-    x, y, w = leaf(16, 8), leaf(16, 8), leaf(8, 8)
-    s, product = F.sin(x), F.cos(x) * y
-    small = F.sin(leaf(7))
-    graph = [
-        F.sum(s * s + F.exp(s) * y),  # one loop
-        product @ w, F.sum(product * y),  # what is made of two arrays is in memory
-        F.sum(small), small @ leaf(7, 1), small * leaf(7),  # not worth a call
-        F.tanh(y) @ w, F.sum(F.tanh(y) * x),  # the compiler knows how long it takes
-    ]
-    program = linearize(graph).program
-    with nn.passes(without=["sine_once"]):
-        other = linearize(graph).program
-    assert prepared(program).block == prepared(other).block
-
-
 def test_passes_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     nn.show_passes(convolved(), "cpu")
     shown = rows(capsys.readouterr().out)
@@ -150,46 +100,6 @@ def test_passes_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
         nn.show_passes(recurrent(), "cpu")
     before, after, changes = rows(capsys.readouterr().out)["roll"]
     assert (after, changes) == (before, "left out")
-
-
-def test_what_is_cut_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    y = leaf(2)
-    for _ in range(2100):
-        y = F.sin(y)
-    with nn.passes(without=["roll"]):
-        nn.show_passes(y, "cpu")
-    shown = rows(capsys.readouterr().out)
-    assert list(shown)[-1] == "partition"
-    assert re.search(r"\d+ partitions, 2 of them compiled", shown["partition"][2])
-    nn.show_passes(y, "cpu")
-    assert rows(capsys.readouterr().out)["roll"][0] <= 2100
-    with nn.passes(without=["roll", "partition"]):
-        nn.show_passes(y, "cpu")
-        assert not is_too_long(linearize([y]).program)
-    assert list(rows(capsys.readouterr().out)) == NAMES
-
-
-def test_numbers_that_are_hoisted_are_shown_and_can_be_left_in(capsys: pytest.CaptureFixture[str]) -> None:
-    x = leaf(3)
-    y = 0.3 * F.sin(0.7 * x)
-    nn.show_passes(y)
-    assert rows(capsys.readouterr().out)["hoist"][2] == "numbers made inputs: 2"
-    with nn.passes(without=["hoist"]):
-        nn.show_passes(y)
-        assert hoisted_of(linearize([y]).program).numbers is None
-    assert rows(capsys.readouterr().out)["hoist"][2] == "left out"
-    assert hoisted_of(linearize([y]).program).numbers is not None
-
-
-def test_wrong_calls() -> None:
-    with pytest.raises(ValueError, match=r"without: there is no pass named 'rol'.*roll"):
-        nn.passes(without=["rol"])
-    with pytest.raises(TypeError, match=r"without: expected a list of names of passes, got 'roll'; write \['roll'\]"):
-        nn.passes(without="roll")
-    with pytest.raises(TypeError, match="outputs"):
-        nn.show_passes(3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="platform: must be 'cpu', 'gpu' or 'tpu', got 'gpus'"):
-        nn.show_passes(leaf(2), "gpus")
 
 
 def test_a_registered_pass_runs_on_its_platform_alone_and_can_be_left_out(

@@ -16,8 +16,6 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-import nngrad.parametric_functions as PF
-from nngrad.execution import plans
 from nngrad.execution.executable import quick_options
 from nngrad.execution.interpret import single_ops
 from tests.rematerialising import counted_compilations
@@ -69,18 +67,6 @@ def test_states_that_are_computed_together_compile_once(order: str, compilations
     assert compilations() <= 2
 
 
-@pytest.mark.parametrize("forward", [False, True])
-@pytest.mark.parametrize("order", ORDERS)
-def test_states_that_are_read_one_by_one(order: str, forward: bool) -> None:
-    x, steps = chain(12, np.linspace(-1, 1, 4))
-    if forward:
-        steps[-1].forward()
-    wanted = sines(x.d.copy(), 12)
-    x.d.sum()  # which gives a writable host view
-    for i, y in ORDERS[order](steps):
-        np.testing.assert_allclose(y.d, wanted[i], rtol=1e-12)
-
-
 def layers(count: int = 24) -> list[nn.Variable]:
     rng = np.random.default_rng(0)
     h, steps = nn.Variable.from_numpy_array(rng.standard_normal((3, 5))), []
@@ -105,56 +91,8 @@ def test_a_loop_that_builds_and_reads_settles(order: str, compilations: Count) -
     assert counts[-1] == 0, counts
 
 
-def test_a_graph_that_is_run_again_and_again_settles(compilations: Count) -> None:
-    x, steps = chain(100, np.linspace(-1, 1, 4))
-    counts = []
-    for i in range(8):
-        x.d = np.full(4, 0.1 * i)
-        steps[-1].forward()
-        before = compilations()
-        for k in (10, 70, 40):
-            np.testing.assert_allclose(steps[k].d, sines(x.d, 100)[k], rtol=1e-12)
-        counts.append(compilations() - before)
-    assert counts[0] <= 3, counts
-    assert not any(counts[2:]), counts  # the second call of a large program compiles its other tier
-
-
-def test_values_of_all_orders_of_reading_are_equal() -> None:
-    wanted = [y.d for y in layers()]
-    for order in ORDERS.values():
-        for i, y in order(layers()):
-            np.testing.assert_allclose(y.d, wanted[i], rtol=1e-10)
-
-
 def write(x: nn.Variable) -> None:
     x.d = 2.0
-
-
-def write_in_place(x: nn.Variable) -> None:
-    x.d[...] = 2.0
-
-
-def write_by_another(x: nn.Variable) -> None:
-    x.get_unlinked_variable().d = 2.0
-
-
-def write_zeros_and_fill(x: nn.Variable) -> None:
-    x.data.zero()
-    x.data.fill(2.0)
-
-
-@pytest.mark.parametrize("written", [write, write_in_place, write_by_another, write_zeros_and_fill])
-def test_what_is_written_to_a_leaf_counts_for_what_is_read_later(written: Any) -> None:
-    x = nn.Variable.from_numpy_array([1.0])
-    y = x + 1
-    z = y * 10
-    after = z + 3
-    assert y.d == 2
-    assert z.d == 20
-    written(x)
-    assert after.d == 33
-    assert z.d == 20  # it was read before
-    assert (z * 1.5).d == 45
 
 
 def test_what_is_written_to_a_view_counts_and_after_a_forward_it_does_not() -> None:
@@ -182,43 +120,6 @@ def test_what_is_written_to_a_view_counts_and_after_a_forward_it_does_not() -> N
     assert beside.d == 79  # built later, so of the leaves' present values
     after.forward()
     assert (y.d, z.d, after.d) == (8, 80, 83)
-
-
-@pytest.mark.parametrize("forward", [False, True])
-def test_random_functions_are_those_of_what_was_read_before(forward: bool) -> None:
-    x = nn.Variable.from_numpy_array(np.ones(64, np.float32))
-    y = F.dropout(x, 0.5)
-    z = y * 2
-    total = F.sum(z)
-    if forward:
-        total.forward()
-    np.testing.assert_array_equal(z.d, 2 * y.d)
-    assert total.d == z.d.sum()
-
-
-def test_effects_are_applied_once_for_each_forward() -> None:
-    nn.clear_parameters()
-    x = nn.Variable.from_numpy_array(np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32))
-    h = F.tanh(x)
-    y = PF.batch_normalization(h)
-    z = F.relu(y)
-    mean = nn.get_parameters(grad_only=False)["bn/mean"]
-    for i in range(3):
-        z.forward()
-        for v in (h, y, z, h):
-            assert v.d.shape == (8, 3)
-        np.testing.assert_allclose(mean.d[0], np.tanh(x.d).mean(0) * (1 - 0.9 ** (i + 1)), rtol=1e-4)
-    nn.clear_parameters()
-
-
-def test_results_of_one_nn_grad_are_known_to_what_is_built_on_them(compilations: Count) -> None:
-    x, steps = chain(40)
-    gradients = nn.grad(steps[-1], [x, steps[20]])
-    assert gradients[0].d != 0
-    before = compilations()
-    square = gradients[0] * gradients[0]
-    assert square.d == pytest.approx(gradients[0].d ** 2)
-    assert compilations() <= before + 1  # none, if this process has multiplied before
 
 
 def test_reads_keep_neither_graphs_nor_arrays_of_leaves() -> None:
@@ -389,29 +290,3 @@ def test_reading_another_result_runs_nothing_anew(name: str) -> None:
     for y, value in zip(build(Counted()(x)), expected(given), strict=True):
         np.testing.assert_allclose(y.d, value, rtol=1e-12)
     assert len(runs) == 1
-
-
-def test_results_kept_for_other_readers_are_of_the_present_leaves_and_go_with_the_graph(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    x = nn.Variable.from_numpy_array([1.0, 2.0])
-
-    def doubled() -> tuple[nn.Variable, nn.Variable]:
-        last, sums = F.scan(lambda h, _: (2 * h, F.sum(h)), x, length=2)
-        assert last.d.tolist() == [4, 8]
-        return last, sums
-
-    last, sums = doubled()
-    kept = weakref.ref(plans._sources[last.parent][2][1])  # type: ignore[index]
-    assert kept() is not None
-    x.d = [1.0, 3.0]
-    assert sums.d.tolist() == [4, 8]
-    assert kept() is None
-    kept = weakref.ref(plans._sources[last.parent][2][0])  # type: ignore[index]
-    del last, sums
-    assert kept() is None
-    monkeypatch.setattr(plans, "MOST_BYTES_KEPT", 10)
-    x.d = [1.0, 2.0]
-    last, sums = doubled()
-    assert sums.d.tolist() == [3, 6]
-    assert last.parent not in plans._sources

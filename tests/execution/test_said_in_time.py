@@ -77,39 +77,6 @@ def test_similar_structures_from_one_line_are_told_once_with_what_differs(
     assert re.search(how, message) and compilations._ADVICE[what] in message
 
 
-def test_a_number_is_not_told_since_it_compiles_once() -> None:
-    assert not said(lambda i: (F.sin(row()) * (0.1 + i)).d)
-    assert nn.executables.info().size == 1
-
-
-def test_other_computations_are_not_told() -> None:
-    functions = [F.sin, F.cos, F.exp, F.tanh, F.sinh, F.cosh, F.sigmoid, F.softplus]
-    assert not said(lambda i: functions[i](row()).d)
-
-
-def test_a_handful_is_not_told() -> None:
-    assert not said(lambda i: F.sin(row(i + 1)).d, HANDFUL)
-
-
-def test_what_took_no_time_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilations, "LEAST_SECONDS", 3600.0)
-    assert not said(lambda i: F.sin(row(i + 1)).d)
-
-
-def test_where_the_warning_is_an_error_the_value_can_be_read_again() -> None:
-    read = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RecompilationWarning)
-        for i in range(HANDFUL + 1):
-            y = F.sum(row(i + 1))
-            try:
-                y.d  # noqa: B018
-            except RecompilationWarning:
-                read.append(i)
-                assert y.d == i + 1
-    assert read == [HANDFUL]
-
-
 # ---------------------------------------------------------------- the line on the terminal
 
 
@@ -133,18 +100,9 @@ def test_a_long_compilation_is_shown_on_a_terminal_alone(is_terminal: bool, monk
     assert ("nngrad compiles a graph" in stream.getvalue()) is is_terminal
 
 
-def test_a_short_one_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Terminal()
-    monkeypatch.setattr(sys, "stderr", stream)
-    with compilations.progress_shown("a graph"):
-        pass
-    assert stream.getvalue() == ""
-
-
 def test_info_tells_what_compilations_took() -> None:
     F.sin(row()).d  # noqa: B018
     info = nn.executables.info()
     assert info.seconds > 0 and (info.quick, info.optimised) == (0, 0)
     nn.executables.clear()
     assert nn.executables.info().seconds == 0
-

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -248,22 +247,6 @@ def test_what_is_looked_at_changes_no_bits_of_a_training(forward: bool) -> None:
 
 
 @pytest.mark.parametrize("forward", [True, False])
-def test_what_is_read_has_the_bits_that_it_has_alone(forward: bool) -> None:
-    def read(order: Sequence[int]) -> dict[int, bytes]:
-        net = Net(noise=0.2 if forward else 0.0)  # keys are drawn by a forward, or in the order of reading
-        if forward:
-            net.loss.forward()
-        return {i: bits(net.values[i]) for i in order}
-
-    count = len(Net().values)
-    alone = {i: read([i])[i] for i in range(count)}
-    for seed in range(3):
-        order = random.Random(seed).sample(range(count), count)
-        assert read(order) == alone
-        gc.collect()
-
-
-@pytest.mark.parametrize("forward", [True, False])
 def test_values_of_a_deep_graph_have_the_bits_that_they_have_alone(forward: bool) -> None:
     def read(order: Sequence[int]) -> dict[int, bytes]:
         x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 9, dtype="f"))
@@ -280,49 +263,6 @@ def test_values_of_a_deep_graph_have_the_bits_that_they_have_alone(forward: bool
     alone = {i: read([i])[i] for i in some}
     assert read(some) == alone
     assert read(some[::-1]) == alone
-
-
-def test_gradients_of_one_call_have_one_value_whichever_is_read_first() -> None:
-    def read(first: int) -> list[bytes]:
-        net = Net()
-        gradients = nn.grad(net.loss, [net.parameters[f"a{i}/affine/W"] for i in range(3)])
-        _ = gradients[first].d
-        return list(map(bits, gradients))
-
-    assert read(0) == read(1) == read(2)
-
-
-def test_a_gradient_that_was_printed_is_differentiated_as_one_that_was_not() -> None:
-    def derivatives(printed: bool) -> list[bytes]:
-        x = nn.Variable.from_numpy_array(np.linspace(-0.9, 1.1, 7, dtype="f"))
-        y, found = F.tanh(x * 1.3) * F.exp(F.sin(x)), []
-        for _ in range(6):
-            (y,) = nn.grad(F.sum(y), [x])
-            if printed:
-                print(y.d, y)
-            found.append(y)
-        return list(map(bits, found))
-
-    assert derivatives(True) == derivatives(False)
-
-
-def test_noise_is_the_same_whether_something_was_read_before_the_forward() -> None:
-    def noises(read: bool) -> list[bytes]:
-        nn.seed(5)
-        y = F.dropout(nn.Variable.from_numpy_array(np.ones(50)), 0.5)
-        z, found = y * 2, []
-        if read:
-            _ = y.d
-        for _ in range(3):
-            z.forward()
-            if read:
-                _ = y.d
-            found.append(bits(z))
-        return found
-
-    expected = noises(False)
-    assert noises(True) == expected
-    assert len(set(expected)) == 3
 
 
 def test_noise_does_not_follow_from_the_order_in_which_values_are_read() -> None:
@@ -346,16 +286,6 @@ def test_noise_does_not_follow_from_the_order_in_which_values_are_read() -> None
             assert noises([], seeded_before, forward) == expected
             assert noises([1], seeded_before, forward) == expected
             assert len(set(expected)) == len(expected)
-
-
-def test_functions_that_are_read_before_any_forward_have_noise_of_their_own() -> None:
-    nn.seed(5)
-    a = F.rand(shape=(4,))
-    nn.seed(5)  # the same seed, in which another function is the first that is built
-    b, c = F.rand(shape=(4,)), F.rand(shape=(4,))
-    found = {bits(y) for y in (a, b, c)}
-    nn.forward_all([a, b, c])
-    assert len(found | {bits(y) for y in (a, b, c)}) == 6
 
 
 def test_what_was_written_to_an_output_before_a_backward_remains() -> None:

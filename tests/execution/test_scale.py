@@ -61,16 +61,6 @@ def test_a_long_chain_is_built_differentiated_twice_and_deleted(collector_off: N
     assert live_nodes() == before + 1
 
 
-def test_a_long_chain_without_simplification(collector_off: None) -> None:
-    before = live_nodes()
-    x = Variable((2,), need_grad=True)
-    with nn.simplify(False):
-        (gx,) = nn.grad(chain(x, DEPTH), x)
-    assert len(functions_of([gx])) > DEPTH
-    del gx
-    assert live_nodes() == before + 1
-
-
 def test_a_long_chain_is_run_op_by_op() -> None:
     x = Variable.from_numpy_array(np.array([0.5, -0.25]), need_grad=True)
     y = chain(x, 2000)
@@ -84,15 +74,6 @@ def test_a_long_chain_is_run_op_by_op() -> None:
     np.testing.assert_allclose(gradient, slope, rtol=1e-9)
 
 
-def test_a_wide_fan_out_is_one_sum() -> None:
-    x = Variable.from_numpy_array(np.array([1.0]))
-    y = F.add_n(*[F.sin(x * i) for i in range(200)])
-    (gx,) = nn.grad(y, x)
-    sums = ("add2", "add_n", "linear_combination")
-    assert [len(f.inputs) for f in functions_of([gx]) if f.name in sums] == [199]  # the first is 0 cos(0 x)
-    assert gx.d == pytest.approx(sum(i * np.cos(i) for i in range(200)))
-
-
 def test_a_graph_of_exponentially_many_paths() -> None:
     x = Variable.from_numpy_array(np.array([1.0]))
     y = x
@@ -102,25 +83,6 @@ def test_a_graph_of_exponentially_many_paths() -> None:
     assert interpret([gx], {})[0] == pytest.approx(0.75**200)
     (ggx,) = nn.grad(gx * y, x)
     assert interpret([ggx], {})[0] == pytest.approx(0.75**400)
-
-
-def test_steps_leave_nothing_behind(collector_off: None) -> None:
-    w = Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
-    data = np.full(3, 0.5, np.float32)
-
-    def step() -> None:
-        x = Variable.from_numpy_array(data)
-        loss = F.sum(F.sin(x * w) ** 2)
-        w.grad.zero()
-        loss.forward()
-        loss.backward()
-        w.d = w.d - 0.01 * w.g
-
-    step()
-    before = live_nodes()
-    for _ in range(1000):
-        step()
-    assert live_nodes() == before
 
 
 def test_gradient_penalty_steps_leave_nothing_behind(collector_off: None) -> None:
@@ -145,28 +107,6 @@ def test_gradient_penalty_steps_leave_nothing_behind(collector_off: None) -> Non
         step()
     assert live_nodes() == before
     assert nn.executables.info().misses == misses
-
-
-def test_eager_and_hooked_steps_leave_nothing_behind(collector_off: None) -> None:
-    w = Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
-
-    def step() -> None:
-        with nn.auto_forward():
-            loss = F.sum(w * w)
-        loss.backward()
-        loss = F.sum(w * w)
-        loss.forward(function_post_hook=lambda f: None)
-        loss.backward(function_pre_hook=lambda f: None)
-        run = nn.compile(loss, [w])
-        run(np.ones(3, np.float32))
-        with pytest.raises(TypeError):
-            nn.grad(loss, None)
-
-    step()
-    before = live_nodes()
-    for _ in range(20):
-        step()
-    assert live_nodes() == before
 
 
 def test_threads_build_and_differentiate_independently() -> None:
@@ -216,16 +156,6 @@ def test_switches_belong_to_their_thread() -> None:
     finally:
         leave.set()
         thread.join()
-
-
-def test_one_graph_read_by_several_threads() -> None:
-    x = Variable.from_numpy_array(np.arange(4.0), need_grad=True)
-    y = F.exp(F.sin(x)) * x
-    y.forward()
-    with ThreadPoolExecutor(4) as pool:
-        values = list(pool.map(lambda _: y.d.copy(), range(16)))
-    for value in values:
-        np.testing.assert_allclose(value, np.exp(np.sin(x.d)) * x.d)
 
 
 def test_functions_are_pickled_by_name() -> None:

@@ -113,34 +113,6 @@ def test_nan_is_found_where_the_backward_is_asked_for() -> None:
         loss.backward()
 
 
-def test_a_backward_leaves_nothing_to_be_computed() -> None:
-    p, x = leaves(), nn.Variable.from_numpy_array(data(0))
-    for _ in range(2):
-        loss = loss_of(p, x)
-        loss.forward()
-        loss.backward()
-        assert not loss.data.is_deferred and not any([w.grad.is_deferred for w in p.values()])
-
-
-def test_two_solvers_share_a_backward() -> None:
-    p = leaves()
-    solvers = S.Momentum(0.05), S.Sgd(lr=0.1)
-    solvers[0].set_parameters({"w1": p["w1"]})
-    solvers[1].set_parameters({"w2": p["w2"], "b1": p["b1"]})
-    x = nn.Variable.from_numpy_array(data(0))
-    loss = loss_of(p, x)
-    before = {name: w.d.copy() for name, w in p.items()}
-    gradients = {name: g.d.copy() for name, g in zip(p, nn.grad(loss, list(p.values())), strict=True)}
-    loss.forward()
-    for solver in solvers:
-        solver.zero_grad()
-    loss.backward()
-    for solver in solvers:
-        solver.update()
-    for name, rate in {"w1": 0.05, "w2": 0.1, "b1": 0.1}.items():
-        np.testing.assert_allclose(p[name].d, before[name] - rate * gradients[name], rtol=1e-12, atol=1e-12)
-
-
 def test_no_memory_is_held_besides() -> None:
     solver = S.Adam(alpha=0.01)
     p = leaves()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable, functions_of
+from nngrad.graph import Variable
 from tests.oracle import arrays_of, by_jax
 
 
@@ -67,12 +67,6 @@ def test_derivatives_to_order_3_are_those_of_a_loop() -> None:
         orders.append(found)
         references.append(expected)
     np.testing.assert_allclose(arrays_of(*orders), by_jax(lambda p, q: [f(p, q) for f in references], p, q), rtol=1e-10)
-
-
-def test_the_graph_grows_with_the_logarithm() -> None:
-    def size(count: int) -> int:
-        return len(functions_of([F.associative_scan(lambda a, b: a + b, Variable((count,)))]))
-    assert size(1024) - size(512) == size(512) - size(256) < 15
 
 
 def test_bad_input_is_refused() -> None:

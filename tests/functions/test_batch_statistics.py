@@ -19,7 +19,6 @@ from tests.refusals import refused
 
 SHAPE = (1, 3, 1)
 DATA = np.random.default_rng(0).standard_normal((4, 3, 2)) * 2 + 1
-COUNT = 8
 MEAN = DATA.mean((0, 2)).reshape(SHAPE)
 UNBIASED = DATA.var((0, 2), ddof=1).reshape(SHAPE)
 
@@ -65,15 +64,6 @@ def test_one_update_per_forward_whatever_is_read(read: Callable[[Layer], Any]) -
     layer.check(3)
 
 
-def test_a_forward_of_what_comes_later_updates_once() -> None:
-    layer = Layer()
-    loss = F.sum(layer.y * layer.y)
-    loss.forward()
-    layer.check(1)
-    _ = loss.d, layer.y.d, layer.mean.d
-    layer.check(1)
-
-
 def test_forward_and_backward_update_once() -> None:
     layer = Layer()
     loss = F.sum(F.tanh(layer.y))
@@ -86,18 +76,6 @@ def test_forward_and_backward_update_once() -> None:
     loss.backward()
     loss.backward()
     layer.check(4)
-
-
-def test_reading_a_gradient_updates_nothing() -> None:
-    layer = Layer()
-    loss = F.sum(F.tanh(layer.y))
-    (gx,) = nn.grad(loss, layer.x)
-    loss.forward()
-    _ = gx.d
-    (late,) = nn.grad(loss, layer.x)
-    _ = late.d
-    layer.check(1)
-    np.testing.assert_allclose(gx.d, late.d, rtol=1e-12)
 
 
 def test_forward_all_with_gradients_updates_once() -> None:
@@ -115,21 +93,6 @@ def test_hooks_do_not_change_the_count() -> None:
     layer.check(1)
 
 
-def test_auto_forward_updates_once() -> None:
-    with nn.auto_forward():
-        layer = Layer()
-        loss = F.sum(layer.y)
-    layer.check(1)
-    loss.backward()
-    layer.check(1)
-
-
-def test_the_decay_and_float32() -> None:
-    layer = Layer(dtype=np.float32, decay_rate=0.5)
-    layer.y.forward()
-    layer.check(1, decay=0.5, rtol=1e-5)
-
-
 def test_statistics_of_16_bit_batches_are_kept_in_float32() -> None:
     x = Variable.from_numpy_array((DATA * 300).astype(np.float16))
     mean, variance = Variable(SHAPE), Variable(SHAPE)
@@ -138,14 +101,6 @@ def test_statistics_of_16_bit_batches_are_kept_in_float32() -> None:
     assert y.dtype == np.float16 and np.isfinite(y.d).all()
     # The squares overflow float16, the statistics do not.
     np.testing.assert_allclose(variance.d, UNBIASED * 300**2, rtol=1e-2)
-
-
-def test_one_element_per_channel() -> None:
-    mean, variance = Variable((1, 2)), Variable((1, 2))
-    y = F.batch_normalization(Variable.from_numpy_array(np.float32([[3, 4]])), None, None, mean, variance)
-    y.forward()
-    np.testing.assert_allclose(mean.d, [[0.3, 0.4]], rtol=1e-6)
-    np.testing.assert_array_equal(variance.d, [[0, 0]])
 
 
 def test_inference_uses_and_leaves_the_running_statistics() -> None:
@@ -166,12 +121,6 @@ def test_training_does_not_depend_on_the_running_statistics() -> None:
     np.testing.assert_array_equal(layer.y.d, before)
     for gradient in nn.grad(layer.y, [layer.mean, layer.variance]):
         np.testing.assert_array_equal(gradient.d, np.zeros(SHAPE))
-
-
-def test_only_the_statistic_that_is_given_is_kept() -> None:
-    x, mean = Variable.from_numpy_array(DATA), Variable(SHAPE, dtype=np.float64)
-    F.batch_normalization(x, None, None, mean, None, decay_rate=0.0).forward()
-    np.testing.assert_allclose(mean.d, MEAN)
 
 
 def test_statistics_in_another_layout() -> None:
@@ -224,53 +173,6 @@ def reference(x: Any, beta: Any, gamma: Any) -> tuple[Any, Any, Any]:
     return (x - m) / jnp.sqrt(v + 1e-5) * gamma + beta, m, v
 
 
-@pytest.mark.parametrize("simplified", [True, False], ids=["simplified", "plain"])
-def test_first_and_second_order_with_statistics(simplified: bool) -> None:
-    layer = Layer(output_stat=True)
-    leaves = [layer.x, layer.beta, layer.gamma]
-
-    def energy(*arrays: Any) -> Any:
-        y, m, v = reference(*arrays)
-        return jnp.sum(y**3) + jnp.sum(m**2) + 3 * jnp.sum(v**2)
-
-    def penalty(*arrays: Any) -> Any:
-        return sum(jnp.sum(g**2) for g in jax.grad(energy, (0, 1, 2))(*arrays))
-
-    with nn.simplify(simplified):
-        y, m, v = layer.y
-        loss = F.sum(y**3) + F.sum(m**2) + 3 * F.sum(v**2)
-        first = nn.grad(loss, leaves)
-        second = nn.grad(sum(F.sum(g**2) for g in first), leaves)
-        nn.forward_all([loss, *first, *second])
-    each = (0, 1, 2)
-    value, *expected = by_jax(
-        lambda *a: [energy(*a), *jax.grad(energy, each)(*a), *jax.grad(penalty, each)(*a)], *[x.d for x in leaves]
-    )
-    np.testing.assert_allclose(loss.d, value, rtol=1e-10)
-    for ours, theirs in zip([*first, *second], expected, strict=True):
-        np.testing.assert_allclose(ours.d, theirs, rtol=1e-8, atol=1e-8 * np.abs(theirs).max())
-    layer.check(1)
-
-
-@pytest.mark.parametrize("beta", [True, False])
-@pytest.mark.parametrize("gamma", [True, False])
-@pytest.mark.parametrize("running", [True, False])
-def test_scale_and_offset_may_be_left_out(beta: bool, gamma: bool, running: bool) -> None:
-    layer = Layer()
-    statistics = [layer.mean, layer.variance] if running else [None, None]
-    given = [layer.beta if beta else None, layer.gamma if gamma else None]
-    y = F.batch_normalization(layer.x, *given, *statistics)
-    loss = F.sum(y**3)
-    loss.forward()
-    loss.backward()
-    offset, scale = (0.5 if beta else 0.0), (1.5 if gamma else 1.0)
-    expected = by_jax(jax.grad(lambda x: jnp.sum(reference(x, offset, scale)[0] ** 3)), DATA)
-    np.testing.assert_allclose(layer.x.g, expected, rtol=1e-8, atol=1e-10)
-    assert np.any(layer.beta.g) == beta
-    assert np.any(layer.gamma.g) == gamma
-    layer.check(int(running))
-
-
 def test_a_constant_batch_has_finite_derivatives() -> None:
     x = Variable.from_numpy_array(np.ones((4, 2), np.float32))
     y, _, v = F.batch_normalization(x, output_stat=True)
@@ -292,14 +194,6 @@ def test_each_group_is_a_batch_of_its_own_and_running_statistics_follow_their_me
     for running, start, of in ((layer.mean, 0.0, [x.mean((0, 2)) for x in halves]),
                                (layer.variance, 1.0, [x.var((0, 2), ddof=1) for x in halves])):
         np.testing.assert_allclose(running.d.ravel(), 0.9 * start + 0.1 * np.mean(of, 0), rtol=1e-9)
-
-
-def test_examples_of_other_groups_do_not_matter() -> None:
-    layer = Layer(group=2)
-    (g,) = nn.grad(F.sum(layer.y[1] ** 3), layer.x)
-    (gg,) = nn.grad(F.sum(g**2), layer.x)
-    for found in (g.d, gg.d):
-        assert found[:2].all() and not np.any(found[2:])
 
 
 def test_running_statistics_know_no_groups() -> None:

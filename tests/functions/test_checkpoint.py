@@ -12,7 +12,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable, functions_of
+from nngrad.graph import Variable
 from tests.exact import exactly
 from tests.leaves import leaf
 
@@ -131,31 +131,6 @@ def test_what_is_drawn_is_drawn_once() -> None:
     nn.forward_all([y, g])
     np.testing.assert_array_equal(g.d, 2 * y.d)
     assert 0 < np.mean(y.d == 0) < 1
-
-
-def test_settings_reach_the_function_as_they_are() -> None:
-    x = leaf(X)
-    seen: list[Any] = []
-
-    def fun(x: Any, axis: int, *, name: str, rest: Any = None) -> Any:
-        seen.append((axis, name, rest))
-        return {"sum": F.sum(x, axis=axis), "none": None}
-
-    result = nn.checkpoint(fun)(x, 1, name="a")
-    assert seen == [(1, "a", None)] and result["none"] is None
-    np.testing.assert_allclose(result["sum"].d, X.sum(1))
-
-
-def test_equal_checkpoints_are_equal_structures() -> None:
-    def graph() -> Any:
-        return functions_of([nn.checkpoint(lambda x: F.tanh(x) * x)(leaf(X))])[0].arguments
-    assert graph() == graph()
-
-
-def test_an_integer_argument_needs_no_gradient() -> None:
-    x, i = leaf(X), Variable.from_numpy_array(np.array([2, 0], np.int32))
-    (g,) = nn.grad(F.sum(nn.checkpoint(lambda x, i: F.gather(x, i, axis=0) ** 2)(x, i)), x)
-    np.testing.assert_allclose(g.d, 2 * X * np.array([[1], [0], [1]]))
 
 
 def test_bad_input_is_refused() -> None:

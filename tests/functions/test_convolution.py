@@ -15,9 +15,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.cpu.substitutes import SUBSTITUTES
 from nngrad.execution.lower import by_itself
-from nngrad.graph import functions_of
 from tests.oracle import arrays_of
-from tests.together import Test, at_once
 
 
 def direct(x: Any, w: Any, pad: Any, stride: Any, dilation: Any, group: int) -> Any:
@@ -152,21 +150,6 @@ def test_compilers_for_cpus_leave_data_and_large_kernels_in_their_places(c: dict
     assert any(several)
 
 
-def test_other_forwards_of_convolutions_are_for_large_kernels_alone() -> None:
-    def other(sizes: int, kernel: int, **given: Any) -> Any:
-        x, w = nn.Variable((1, 2, sizes, sizes)), nn.Variable((2, 2, kernel, kernel))
-        y = F.convolution(x, w, **given)
-        (back,) = nn.grad([y], [x], grad_outputs=[nn.Variable(y.shape)])
-        return [SUBSTITUTES[f.op]([i.spec for i in f.inputs], f.op.named(f.arguments)) is not None
-                for f in (y.parent, back.parent)]  # fmt: skip
-
-    assert other(8, 3) == [False, False]
-    assert other(9, 5, stride=(2, 2)) == [False, True]
-    assert other(2, 3, pad=(1, 1)) == [True, True]
-    assert other(1, 3, pad=(1, 1)) == [False, False]  # one place is the same when it is turned round
-    assert other(17, 16) == [False, False]  # 2x2 places: it would be too many products
-
-
 FORMS: list[dict[str, Any]] = [
     {"sizes": (5, 6), "kernel": (3, 2), "pad": (1, 0), "stride": (1, 2), "dilation": (2, 1), "group": 3, "taken": 1,
      "out": 6, "last": False},
@@ -205,53 +188,6 @@ def test_forms_of_groups_for_cpus_give_the_same(dtype: str) -> None:
         np.testing.assert_allclose(value, expected, **close)
 
 
-@pytest.mark.parametrize("group, taken, made, kernel, dtype, forms", [
-    (4, 1, 1, 3, "float32", ["_by_elements", "_by_elements", None]),
-    (4, 1, 2, 3, "float32", ["_by_elements"] * 3),
-    (4, 1, 1, 9, "float32", ["_group_by_group"] * 3),  # too many elements in a kernel
-    (4, 2, 1, 3, "float32", ["_group_by_group", "_group_by_group", "_by_matrices"]),
-    (4, 32, 1, 3, "float64", ["_group_by_group"] * 3),
-    (4, 2, 1, 3, "float64", ["_by_matrices"] * 3),
-    (32, 2, 1, 3, "float32", [None, None, "_by_matrices"]),
-    (32, 2, 1, 9, "float64", [None] * 3),
-    (1, 2, 1, 3, "float64", [None] * 3),
-])
-def test_forms_of_groups_for_cpus_are_chosen_by_shapes(
-    group: int, taken: int, made: int, kernel: int, dtype: str, forms: list[str | None]
-) -> None:
-    shapes = (1, group * taken, 24, 24), (group * made, taken, kernel, kernel)
-    x, w = (nn.Variable(shape, dtype=dtype) for shape in shapes)
-    y = F.convolution(x, w, group=group)
-    back = nn.grad([y], [x, w], grad_outputs=[nn.Variable(y.shape, dtype=dtype)])
-    found = [SUBSTITUTES[f.op]([i.spec for i in f.inputs], f.op.named(f.arguments))
-             for f in (v.parent for v in (y, *back))]  # fmt: skip
-    assert [form and form.__name__ for form in found] == forms
-
-
-def test_a_single_entry_stands_for_all_axes() -> None:
-    x, w = nn.Variable((2, 1, 6, 6)), nn.Variable((1, 1, 2, 2))
-    assert F.convolution(x, w, pad=1, stride=2, dilation=2).shape == (2, 1, 3, 3)
-
-
-def test_leading_axes() -> None:
-    w = nn.Variable((5, 2, 3))
-    assert F.convolution(nn.Variable((3, 4, 2, 6)), w, base_axis=2).shape == (3, 4, 5, 4)
-    assert F.convolution(nn.Variable((2, 6)), w, base_axis=0).shape == (5, 4)
-    assert F.convolution(nn.Variable((0, 2, 6)), w).shape == (0, 5, 4)
-
-
-@at_once
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_dtypes_are_kept(dtype: str) -> Test:
-    x, w = (nn.Variable(s, need_grad=True, dtype=dtype) for s in ((1, 2, 4, 4), (2, 2, 2, 2)))
-    x.d, w.d = np.ones(x.shape), np.ones(w.shape)
-    y = F.convolution(x, w, stride=2)
-    gx, gw = nn.grad([y], [x, w])
-    found = yield y, gx, gw
-    assert {each.dtype for each in (y, gx, gw, *found)} == {x.dtype}
-    assert all([np.all(each == value) for each, value in zip(found, (8, 2, 4), strict=True)])
-
-
 @pytest.mark.parametrize("argument, shapes, given", [
     ("pad", ((1, 2, 5, 5), (2, 2, 3, 3)), {"pad": (1, 1, 1)}),
     ("pad", ((1, 2, 5, 5), (2, 2, 3, 3)), {"pad": -1}),
@@ -274,37 +210,6 @@ def test_dtypes_are_kept(dtype: str) -> Test:
 def test_wrong_arguments_are_named(argument: str, shapes: Any, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=argument):
         F.convolution(*map(nn.Variable, shapes), **given)
-
-
-@pytest.mark.parametrize("argument, shapes, given", [
-    ("output_padding", ((1, 2, 4), (2, 3, 3)), {"output_padding": 1}),
-    ("output_padding", ((1, 2, 4), (2, 3, 3)), {"output_padding": (0, 0), "stride": 2}),
-    ("pad", ((1, 2, 2), (2, 3, 2)), {"pad": 2}),
-    ("weight", ((1, 2, 4), (3, 3, 3)), {}),
-    ("weight", ((1, 2, 4), (2, 3)), {}),
-    ("group", ((1, 2, 4), (2, 3, 3)), {"group": 3}),
-    ("bias", ((1, 2, 4), (2, 3, 3), (2,)), {}),
-])
-def test_wrong_arguments_of_deconvolution_are_named(argument: str, shapes: Any, given: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=argument):
-        F.deconvolution(*map(nn.Variable, shapes), **given)
-
-
-@pytest.mark.parametrize("name", ["depthwise_convolution", "depthwise_deconvolution"])
-def test_wrong_weights_of_depthwise_convolutions_are_named(name: str) -> None:
-    with pytest.raises(ValueError, match="weight"):
-        getattr(F, name)(nn.Variable((1, 2, 4)), nn.Variable((3, 2)))
-
-
-def test_gradients_of_any_order_are_made_of_the_three_sides() -> None:
-    x, w = nn.Variable((1, 2, 6), need_grad=True), nn.Variable((3, 2, 3), need_grad=True)
-    y = F.convolution(x, w, stride=2)
-    kinds = set()
-    outputs = [y * y]
-    for _ in range(3):
-        outputs = nn.grad(outputs, [x, w])
-        kinds |= {f.info.type_name for f in functions_of(outputs)}
-    assert {k for k in kinds if "onvolution" in k} == {"Convolution", "Deconvolution", "ConvolutionFilterGrad"}
 
 
 def test_a_step_as_long_as_the_kernel_in_groups() -> None:

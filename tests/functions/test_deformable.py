@@ -74,22 +74,6 @@ def test_places_that_are_far_away_or_no_numbers_at_all() -> Test:
 
 
 @at_once
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_dtypes_are_kept(dtype: str) -> Test:
-    inputs = [nn.Variable.from_numpy_array(np.asarray(drawn(*shape)), need_grad=True, dtype=dtype)
-              for shape in ((1, 2, 3, 3), (2, 2, 2, 2), (1, 8, 2, 2), (1, 4, 2, 2), (2,))]
-    y = F.deformable_convolution(*inputs)
-    gradients = nn.grad([y], inputs)
-    assert all([each.dtype == inputs[0].dtype for each in [y, *gradients]])
-    exact = F.deformable_convolution(*[np.asarray(x.d, np.float64) for x in inputs])
-    tolerance = {"float16": 2e-2, "bfloat16": 0.2, "float32": 1e-5, "float64": 1e-12}[dtype]
-    found, reference = yield y, exact
-    np.testing.assert_allclose(np.asarray(found, np.float64), reference, atol=tolerance)
-    x, v, h = (nn.Variable.from_numpy_array(drawn(*s), dtype=dtype) for s in ((1, 1, 3, 3), (1, 2, 2, 2), (1, 2, 2, 2)))
-    assert F.adaptive_separable_convolution(x, v, h).dtype == x.dtype
-
-
-@at_once
 def test_large_kernels_are_summed_in_loops() -> Test:
     """As the small ones, which are not; and so are their gradients."""
     x, v, h = drawn(1, 2, 12, 11), drawn(1, 9, 4, 3), drawn(1, 9, 4, 3)
@@ -126,33 +110,6 @@ def test_large_kernels_are_summed_in_loops() -> Test:
 def test_wrong_arguments_are_named(named: str, shapes: list[Any], given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=named):
         F.deformable_convolution(*[nn.Variable(shape) for shape in shapes], **given)
-
-
-@pytest.mark.parametrize("function, shapes", [
-    (F.adaptive_separable_convolution, [(1, 1, 3, 3), (1, 2, 2, 2), (1, 3, 2, 2)]),
-    (F.adaptive_separable_convolution, [(1, 3, 3), (1, 2, 2, 2), (1, 2, 2, 2)]),
-    (F.separable_data_grad, [(1, 1, 2, 2), (1, 2, 2, 3), (1, 2, 2, 2)]),
-    (F.separable_vertical_grad, [(1, 1, 2, 2), (1, 1, 1, 3), (1, 2, 2, 2)]),
-    (F.separable_horizontal_grad, [(1, 1, 2, 2), (1, 1, 3, 1), (1, 2, 2, 2)]),
-    (F.take_cells, [(1, 2, 2), (1, 3), (1, 3)]),
-    (F.take_cells, [(1, 2, 2, 1), (1, 3), (1, 2)]),
-])
-def test_shapes_that_do_not_fit(function: Any, shapes: list[Any]) -> None:
-    with pytest.raises(ValueError, match="shape"):
-        function(*[nn.Variable(shape) for shape in shapes])
-
-
-@pytest.mark.parametrize("named, given", [
-    ("nonlinearity", {"nonlinearity": "selu"}),
-    ("nonlinearity_args", {"nonlinearity_args": (1.0,)}),
-    ("beta", {"beta": nn.Variable((1, 2, 1, 1))}),
-    ("z must have the shape of the result, .*", {"z": nn.Variable((1, 2, 1, 1))}),
-    ("pad", {"pad": (1, 1, 1), "pad_mode": "repeat"}),
-])
-def test_wrong_arguments_of_a_fused_convolution(named: str, given: dict[str, Any]) -> None:
-    optional = [given.pop(name, None) for name in ("beta", "gamma", "mean", "variance", "z")]
-    with pytest.raises(ValueError, match=named):
-        F.fused_convolution(nn.Variable((1, 2, 3, 3)), nn.Variable((2, 2, 1, 1)), None, *optional, **given)
 
 
 @at_once

@@ -6,7 +6,6 @@ import itertools
 import math
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
@@ -62,16 +61,6 @@ def test_roi_align(ratio: int) -> None:
         np.testing.assert_allclose(np.moveaxis(last.d, -1, 1), expected, atol=1e-12)
 
 
-def test_many_samples_are_added_in_a_loop() -> None:
-    def program(ratio: int) -> Any:
-        return jax.make_jaxpr(lambda x, boxes: F.roi_align.forward(x, boxes, (2, 2), sampling_ratio=ratio))(
-            np.ones((1, 1, 4, 4)), np.array([[0.0, 0, 0, 4, 4]]))  # fmt: skip
-
-    assert len(program(100).jaxpr.eqns) < len(program(3).jaxpr.eqns)
-    with pytest.raises(ValueError, match="sampling_ratio 50000 is too large"):
-        program(50000)
-
-
 def test_the_gradient_of_roi_align_follows_the_boxes_at_each_forward() -> None:
     x, boxes = from_(RNG.standard_normal((2, 2, 5, 4)), need_grad=True), from_(BOXES)
     y = F.roi_align(x, boxes, (2, 2))
@@ -82,31 +71,6 @@ def test_the_gradient_of_roi_align_follows_the_boxes_at_each_forward() -> None:
         F.sink(y, gx).forward()
         np.testing.assert_allclose(y.d, averages(x.d, boxes.d, (2, 2), (1, 1), -1), atol=1e-12)
         np.testing.assert_allclose(np.sum(gx.d * x.d), np.sum(y.d * weights))
-
-
-@pytest.mark.parametrize("ratio", [2, -1])
-def test_calls_that_stay_calls_are_for_cpus(ratio: int) -> None:
-    program = jax.jit(lambda x, boxes: F.roi_align.forward(x, boxes, (2, 2), sampling_ratio=ratio)).trace(
-        np.ones((1, 1, 4, 4)), np.array([[0.0, 0, 0, 4, 4]]))  # fmt: skip
-    texts = [program.lower(lowering_platforms=(platform,)).as_text() for platform in ("cpu", "cuda")]
-    assert ["inlineable" in text for text in texts] == [True, False]
-
-
-def test_boxes_have_no_gradient_and_those_of_no_image_are_zero() -> None:
-    x, boxes = from_(np.ones((1, 1, 3, 3))), from_(np.array([[1.0, 0, 0, 2, 2]]), need_grad=True)
-    y = F.roi_align(x, boxes, (1, 1), sampling_ratio=1)
-    (g,) = nn.grad([y], [boxes])
-    assert not y.d.any() and not g.d.any()
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_roi_align_keeps_the_dtype(dtype: str) -> None:
-    x = nn.Variable((1, 1, 4, 4), need_grad=True, dtype=dtype)
-    x.d = np.arange(16).reshape(1, 1, 4, 4)
-    y = F.roi_align(x, from_(np.array([[0.0, 0.0, 0.0, 4.0, 4.0]])), (2, 2), sampling_ratio=2)
-    (gx,) = nn.grad([y], [x])
-    assert y.dtype == gx.dtype == x.dtype
-    np.testing.assert_array_equal(y.d.ravel().astype(float), [2.5, 4.5, 10.5, 12.5])
 
 
 # ---------------------------------------------------------------- products of patches

@@ -100,12 +100,6 @@ def test_choices_have_the_proportions_of_the_weights() -> None:
     np.testing.assert_array_equal(gx.d, [[(y.d == v).sum() for v in (1, 2, 3)]])
 
 
-@pytest.mark.parametrize("shape", [{}, {"shape": ()}, {"shape": (1,)}])
-def test_one_choice_has_an_axis_of_its_own(shape: dict[str, Any]) -> None:
-    y = F.random_choice(np.tile([1.0, 2.0, 3.0], (4, 1)), np.tile([0.0, 1.0, 0.0], (4, 1)), **shape)
-    np.testing.assert_array_equal(y.d, np.full((4, 1), 2.0))
-
-
 def test_choices_without_replacement_are_all_different() -> None:
     random.seed(0)
     x = np.tile(np.arange(5.0), (1000, 1))

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import nngrad.functions as F
-import nngrad.jax as nj
 from nngrad.functions.docstrings import USUAL, completed_docstring
 from nngrad.graph import Op, Variable
 
@@ -21,21 +20,6 @@ def described(docstring: str) -> list[str]:
     section = inspect.cleandoc(docstring).partition("\nArgs:\n")[2].splitlines()
     entries = itertools.takewhile(lambda line: line.startswith("    "), section)
     return [found[1] for line in entries if (found := re.match(r" {4}(\w+): \S", line))]
-
-
-def test_entries_are_found() -> None:
-    docstring = """What it computes.
-
-    Args:
-        x: An array,
-            in two lines: this one is no entry.
-        axis: An axis.
-
-    Raises:
-        ValueError: It is no argument.
-    """
-    assert described(docstring) == ["x", "axis"]
-    assert described("What it computes, of x: a number.") == []
 
 
 def without_a_sentence(documented: dict[str, Any]) -> list[str]:
@@ -48,25 +32,6 @@ def badly_described(documented: dict[str, Any]) -> list[str]:
     """Those whose arguments have not each an entry, in their order."""
     return [name for name, value in documented.items()
             if described(value.__doc__ or "") != list(inspect.signature(value).parameters)]  # fmt: skip
-
-
-def test_what_is_missing_is_found() -> None:
-    def one_line(x: Any) -> None:
-        """A sentence."""
-
-    def colon(x: Any) -> None:
-        """A sentence:
-        that goes on."""
-
-    def other(x: Any) -> None:
-        """A sentence.
-
-        Args:
-            y: Another one.
-        """
-
-    found = {"one line": one_line, "colon": colon, "other": other, "none": lambda x: x}
-    assert without_a_sentence(found) == ["colon", "none"] and badly_described(found) == [*found]
 
 
 FUNCTIONS = {name: getattr(F, name) for name in F.names()}
@@ -143,11 +108,3 @@ FLOATING = [name for name, f in FUNCTIONS.items() if takes_x_alone(f) and f"    
 def test_what_is_usually_said_of_x_is_true(name: str) -> None:
     result = FUNCTIONS[name](Variable.from_numpy_array(np.ones((2, 3, 4, 4), np.int32)))
     assert [y.dtype for y in (result if isinstance(result, tuple) else (result,))] == [np.float32]
-
-
-@pytest.mark.parametrize("name", ["value_and_grad", "jacobian", "jacrev", "hessian", "bilaplacian", "divergence"])
-def test_drop_in_transformations_say_what_they_share(name: str) -> None:
-    function = getattr(nj, name)
-    assert described(function.__doc__) == list(inspect.signature(function).parameters)
-    assert "\nRaises:\n    TypeError: (when it is called) " in function.__doc__
-    assert "with_gradient" not in function.__doc__, "an exception that is another one's alone"

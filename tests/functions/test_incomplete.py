@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import mpmath
 import numpy as np
 import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-import nngrad.jax as nj
 from tests.refusals import refused
 
 V = nn.Variable.from_numpy_array
@@ -57,17 +55,6 @@ def test_partial_derivatives(
     nn.forward_all(found)
     for y, order in zip(found, orders, strict=True):
         np.testing.assert_allclose(y.d, _exact(exact, points, order), rtol=2e-12, err_msg=str(order))
-
-
-def test_functions_of_jax() -> None:
-    with jax.enable_x64(True):
-        second = nj.grad(nj.grad(jax.scipy.special.gammainc))(2.5, 1.0)
-        outer = nj.grad(jax.grad(jax.scipy.special.gammainc))(2.5, 1.0)
-        first = nj.grad(jax.scipy.special.betainc, argnums=(0, 1))(1.5, 2.5, 0.4)
-    np.testing.assert_allclose(outer, second, rtol=1e-12)
-    np.testing.assert_allclose(second, *_exact(_lower, [(2.5, 1.0)], (2, 0)), rtol=1e-12)
-    expected = [_exact(_beta, [(1.5, 2.5, 0.4)], order)[0] for order in ((1, 0, 0), (0, 1, 0))]
-    np.testing.assert_allclose(first, expected, rtol=1e-12)
 
 
 def test_at_the_ends() -> None:

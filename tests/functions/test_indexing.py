@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +15,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.functions.control import with_updates
 from nngrad.graph import Variable
-from tests.oracle import arrays_of, check
+from tests.oracle import arrays_of
 from tests.refusals import refused
 from tests.together import Test, at_once
 
@@ -71,13 +69,6 @@ def test_value_and_gradient_as_numpy(key: Any) -> Test:
     assert found.shape == y.shape and found.dtype == y.dtype == array.dtype
     np.testing.assert_array_equal(found, array[key])
     np.testing.assert_allclose(slope, placed(key, weights), rtol=1e-6)
-
-
-@pytest.mark.parametrize("key", BASIC[1:20:6] + ADVANCED[1::8], ids=str)
-def test_higher_orders(key: Any) -> None:
-    inputs = [np.random.default_rng(3).uniform(0.5, 1.5, SHAPE)]
-    jax_key = tuple(jnp.asarray(k) if isinstance(k, list) else k for k in (key if isinstance(key, tuple) else (key,)))
-    check(lambda x: x[key] ** 3, lambda x: x[jax_key] ** 3, inputs, 3)
 
 
 @st.composite
@@ -146,16 +137,6 @@ def test_variables_as_indices_follow_what_they_hold() -> None:
     assert not np.isnan(y.d[0]).any()
 
 
-@at_once
-def test_computed_indices() -> Test:
-    array = np.random.default_rng(5).permutation(12).reshape(3, 4).astype(np.float32)
-    x = variable(array)
-    index = F.max(x, axis=1, only_index=True)
-    assert index.dtype == np.int32
-    (found,) = yield (x[np.arange(3), index],)
-    np.testing.assert_array_equal(found, array.max(1))
-
-
 @pytest.mark.parametrize(
     ("key", "message"),
     [
@@ -189,41 +170,6 @@ def test_bad_keys(key: Any, message: str) -> None:
             counted()[key]
 
 
-def test_variables_that_are_no_indices() -> None:
-    x = variable(counted())
-    with pytest.raises(IndexError, match="an index must have an integer dtype, got a Variable"):
-        x[variable(np.zeros(2, np.float32))]
-    with pytest.raises(IndexError, match="a bool Variable cannot be an index: its values would"):
-        x[variable(np.array([True, False, True]))]
-    with pytest.raises(IndexError, match="too many indices: the array has 0 axes"):
-        variable(np.float32(1.0))[0]
-
-
-@at_once
-def test_iteration() -> Test:
-    array = counted((3, 2))
-    x = variable(array)
-    a, b, c = x
-    *rows, slope = yield *x, *nn.grad([F.sum(a * b) + F.sum(c)], [x])
-    np.testing.assert_array_equal(rows, array)
-    np.testing.assert_array_equal(slope, [array[1], array[0], [1, 1]])
-    with pytest.raises(TypeError, match="without axes"):
-        list(variable(np.float32(1.0)))
-
-
-@at_once
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32", "bool"])
-def test_dtypes(dtype: str) -> Test:
-    array = (counted() % 2).astype(jnp.dtype(dtype))
-    x = variable(array)
-    keys = [0, slice(None, None, -1), (slice(None), [1, 0]), MASK]
-    for key, found in zip(keys, (yield [x[key] for key in keys]), strict=True):
-        assert x[key].dtype == found.dtype == array.dtype
-        np.testing.assert_array_equal(found, array[key])
-        if x.spec.differentiable:
-            assert nn.grad([x[key]], [x])[0].dtype == array.dtype
-
-
 # ---------------------------------------------------------------- scatters
 
 
@@ -250,39 +196,6 @@ def test_scatter_nd_leaves_no_nan() -> None:
     np.testing.assert_array_equal(y.d, [2, 1])
 
 # ---------------------------------------------------------------- conditions
-
-
-def alike(condition: Any, x: Any) -> Any:
-    """`condition` over the first axes of `x` if it has their sizes, else as it broadcasts."""
-    first = condition.shape == x.shape[: condition.ndim]
-    return np.reshape(condition, (*condition.shape, *[1] * (x.ndim - condition.ndim))) if first else condition
-
-
-SHAPES = {ndim: list(itertools.product((1, 2), repeat=ndim)) for ndim in (1, 2, 3)}
-
-
-def test_a_condition_is_for_the_same_places_in_gradients_and_in_batches() -> None:
-    """Of every shape with every shape of values: a gradient has that of the result, and a batch one more axis."""
-    rng = np.random.default_rng(0)
-    outputs, expected = [], []
-    for own, shape in itertools.product(SHAPES[1] + SHAPES[2], SHAPES[2] + SHAPES[3]):
-        c, x = rng.integers(0, 2, (2, *own)), rng.standard_normal((2, *shape))
-        ys = [np.where(alike(a, b), b, 3 * b) for a in c for b in x]
-        slope = np.broadcast_to(np.where(alike(c[0], x[0]), 1.0, 3.0), ys[0].shape)
-        weights = rng.standard_normal(slope.shape)
-        leaf = variable(x[0], need_grad=True)
-        y = F.where(c[0], leaf, 3 * leaf)
-        outputs += [y, *nn.grad(F.sum(y * weights), leaf), *nn.jvp(y, [leaf], [x[1]])]
-        back = np.sum(slope * weights, tuple(range(slope.ndim - len(shape))))
-        back = np.sum(back, tuple([a for a, n in enumerate(shape) if n == 1]), keepdims=True)
-        expected += [ys[0], back, slope * x[1]]
-        for axes in ((0, 0), (0, None), (None, 0)):
-            rows = nn.vmap(lambda c, x: F.where(c, x, 3 * x), axes)
-            outputs.append(rows(*[variable(a if axis == 0 else a[0]) for a, axis in zip((c, x), axes, strict=True)]))
-            expected.append(np.stack([ys[0], ys[2 * (axes[0] == 0) + (axes[1] == 0)]]))
-    nn.forward_all(outputs)
-    for y, value in zip(outputs, expected, strict=True):
-        np.testing.assert_allclose(y.d, value, rtol=1e-12, atol=1e-12)
 
 
 test_bad_arguments = refused([
@@ -330,15 +243,6 @@ def test_updates_are_applied_once_per_forward() -> None:
     y.forward()
     np.testing.assert_array_equal(total.d, [6, 6, 6])
     assert int(count) == 3
-
-
-def test_reading_without_forward_updates_nothing() -> None:
-    total = variable(np.zeros((), np.float32))
-    y = with_updates(total * 1, {total: total + 1})
-    assert float(y) == 0
-    assert float(total) == 0
-    y.forward()
-    assert float(total) == 1
 
 
 def test_updates_are_cast_and_checked() -> None:

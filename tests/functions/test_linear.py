@@ -9,7 +9,6 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import functions_of
 from tests.refusals import refused
 from tests.together import Test, at_once
 
@@ -17,11 +16,6 @@ from tests.together import Test, at_once
 def filled(*shape: int) -> nn.Variable:
     size = int(np.prod(shape))
     return nn.Variable.from_numpy_array((np.arange(size) % 7 - 3.0).reshape(shape).astype(np.float32), need_grad=True)
-
-
-def ops_of(*outputs: nn.Variable) -> list[str]:
-    """Names of the functions that compute `outputs`, sorted."""
-    return sorted(f.name for f in functions_of(outputs))
 
 
 SHAPES = [(), (3,), (2, 3), (3, 2), (2, 2, 3), (2, 3, 2), (1, 3, 3)]
@@ -44,31 +38,6 @@ def test_products_are_numpys(name: str, a: Any) -> Test:
             assert results[-1].shape == expected[-1].shape
     for found, value in zip((yield results), expected, strict=True):
         np.testing.assert_array_equal(found, value, strict=True)
-
-
-@at_once
-def test_the_operator_is_matmul() -> Test:
-    a, b = filled(2, 2, 3), filled(2, 3, 2)
-    for found in (yield a @ b, a @ b.d, a.d @ b, a.d.tolist() @ b):
-        np.testing.assert_array_equal(found, a.d @ b.d)
-
-
-def test_affine_of_matrices_is_two_functions() -> None:
-    assert ops_of(F.affine(filled(2, 3), filled(3, 4), filled(4))) == ["add2", "batch_matmul"]
-
-
-def test_gradients_of_a_product_are_two_products() -> None:
-    for a, b in (((2, 3), (3, 4)), ((5, 2, 3), (5, 3, 4))):
-        x, y = filled(*a), filled(*b)
-        assert ops_of(*nn.grad([x @ y], [x, y])) == ["batch_matmul", "batch_matmul", "grad_end"]
-
-
-def test_one_matrix_for_a_batch_takes_one_product() -> None:
-    """The sum over the batch is not left to a reduction of as many products."""
-    x, w = filled(5, 2, 3), filled(3, 4)
-    (gw,) = nn.grad([x @ w], [w])
-    assert "sum" not in ops_of(gw)
-    np.testing.assert_allclose(gw.d, x.d.sum((0, 1))[:, None] * np.ones(4), rtol=1e-6)
 
 
 @at_once
@@ -122,34 +91,6 @@ def test_embedding_in_more_rows_than_the_dtype_counts_and_of_integers() -> Test:
     found, slope, integers = yield y, *nn.grad([y], [w]), F.embed(np.array([1, 0]), np.array([5, 6]))
     assert found[0, 0] == w.d[100, 0] and np.isnan(found[1, 0]) and slope.sum() == 1
     np.testing.assert_array_equal(integers, [6, 5])
-
-
-@pytest.mark.parametrize("name", ["batch_inv", "batch_det", "batch_logdet", "batch_cholesky", "batch_cofactor"])
-def test_matrix_functions_name_what_is_not_square(name: str) -> None:
-    for shape in ((2, 3), (3,), ()):
-        with pytest.raises(ValueError, match="square"):
-            getattr(F, name)(filled(*shape))
-
-
-@at_once
-@pytest.mark.parametrize("name", ["batch_inv", "batch_det", "batch_logdet", "batch_cholesky", "batch_cofactor"])
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-@pytest.mark.parametrize("size", [1, 3])
-def test_matrix_functions_keep_dtypes(name: str, dtype: str, size: int) -> Test:
-    x = nn.Variable((2, size, size), need_grad=True, dtype=dtype)
-    x.d = np.broadcast_to(2 * np.eye(size), x.shape)
-    y = getattr(F, name)(x)
-    for found in (yield y, *nn.grad([y], [x])):
-        assert y.dtype == found.dtype == x.dtype
-        assert np.isfinite(found.astype(float)).all()
-
-
-@at_once
-@pytest.mark.parametrize("rank", [0, 1, 2])
-def test_gradient_of_the_determinant_of_singular_matrices(rank: int) -> Test:
-    x = nn.Variable.from_numpy_array(np.diag([2.0, 3.0, 0.0] if rank == 2 else [2.0 * rank, 0.0, 0.0]), need_grad=True)
-    (slope,) = yield nn.grad([F.batch_det(x)], [x])
-    np.testing.assert_allclose(slope, np.diag([0.0, 0.0, 6.0 if rank == 2 else 0.0]), atol=1e-12)
 
 
 test_wrong_arguments_are_named = refused([

@@ -21,8 +21,7 @@ from nngrad.execution.lower import linearize, lower
 from nngrad.execution.passes import prepared
 from nngrad.functions.bodies.loop import Loop
 from nngrad.functions.control import with_updates
-from nngrad.graph import Variable, functions_of
-from nngrad.graph.body_op import dependence
+from nngrad.graph import Variable
 from tests.oracle import check, compiled_cheaply, runner
 from tests.slow import slow_but, slow_but_every
 from tests.together import Called, Check, Wanted, compared, together
@@ -35,11 +34,6 @@ X, C, W = RNG.standard_normal((T, 2, N)), RNG.standard_normal((2, N)), RNG.stand
 def leaf(values: Any, dtype: Any = np.float64, need_grad: bool = True) -> Variable:
     """A leaf with these values."""
     return Variable.from_numpy_array(np.asarray(values, dtype), need_grad=need_grad)
-
-
-def loops_in(outputs: Any) -> list[Any]:
-    """The loops that a graph has."""
-    return [f for f in functions_of(outputs) if f.name == "scan_of_body"]
 
 
 # ---------------------------------------------------------------- values and derivatives, to order 3
@@ -166,34 +160,9 @@ def results_of(function: Callable[..., Any], *leaves: Variable) -> list[Variable
     return [y for y in flat(function, OURS)(*leaves) if y.spec.differentiable]
 
 
-def moved(h: Callable[..., Any], vs: list[Any]) -> Callable[..., Any]:
-    """The derivative of a function for JAX along a direction."""
-    return lambda *xs: jax.jvp(h, xs, tuple(map(jnp.asarray, vs)))[1]
-
-
 def squared(g: Callable[..., Any]) -> Callable[..., Any]:
     """The sum of squares of what a function for JAX gives."""
     return lambda *xs: sum(jnp.sum(a**2) for a in g(*xs))
-
-
-@pytest.mark.parametrize("function", [f for f in SCANS if f is not stopped], ids=lambda f: f.__name__)
-@together
-def test_tangents_to_order_2(function: Callable[..., Any]) -> Check:
-    leaves = [leaf(a) for a in (X, C, W)]
-    directions = [[RNG.standard_normal(a.shape) for a in (X, C, W)] for _ in range(2)]
-
-    def theirs(*xs: Any) -> list[Any]:
-        return [y for y in flat(function, THEIRS)(*xs) if jnp.issubdtype(y.dtype, jnp.floating)]
-
-    ys, h, ours, expected = results_of(function, *leaves), theirs, [], []
-    for vs in directions:
-        ys, h = nn.jvp(ys, leaves, vs), moved(h, vs)
-        ours.append(ys)
-        expected.append(h)
-    ((found,), *wanted) = yield [Wanted(ours), *[Called(h, [[X, C, W]]) for h in expected]]
-    for level, (other,) in zip(found, wanted, strict=True):
-        for a, b in zip(level, other, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("function", slow_but_every(2, SCANS), ids=lambda f: f.__name__)
@@ -258,17 +227,6 @@ def test_gradients_along_given_directions_take_two_loops_at_every_order() -> Non
     assert counted([gx], "while", "tanh") == [2, 1]
 
 
-def test_derivatives_along_one_direction_take_one_loop_and_one_product_more_at_each_order() -> None:
-    x, c, w = leaf(X), leaf(C), leaf(W)
-    y, v = loss_of(x, c, w), leaf(RNG.standard_normal(X.shape))
-    for order in range(1, 7):
-        (y,) = nn.jvp(y, x, v)
-        (loop,) = loops_run([y])
-        assert loop.carries == order + 1
-        assert sum([op.heavy for op, _, _ in loop.body.steps]) == order + 1
-    assert counted([y], "while", "dot", "tanh") == [1, 7, 1]
-
-
 @pytest.mark.parametrize("wanted", ["x", "w", "wc", "xwc"])
 def test_a_gradient_penalty_takes_four_loops(wanted: str) -> None:
     leaves = {"x": leaf(X), "c": leaf(C), "w": leaf(W)}
@@ -276,35 +234,6 @@ def test_a_gradient_penalty_takes_four_loops(wanted: str) -> None:
     gradients = nn.grad(F.sum(gx * gx), [leaves[name] for name in wanted])
     assert len(loops_run(gradients)) <= 4
     assert counted(gradients, "while", "dot") == [4, 6]
-
-
-def test_products_grow_linearly_with_the_order() -> None:
-    """The nth derivative with respect to the input, where each is the gradient of the sum of the one before."""
-    x, c, w = leaf(X), leaf(C), leaf(W)
-    y = loss_of(x, c, w)
-    for order in range(1, 7):
-        (gx,) = nn.grad(y, x)
-        assert counted([gx], "while", "dot", "tanh") == [2, 2 * order, 1]
-        y = F.sum(gx)
-
-
-def test_products_grow_linearly_with_the_order_in_time() -> None:
-    t, x, c, w = leaf(0.3), leaf(X), leaf(C), leaf(W)
-    y = F.sum(F.scan(lambda h, x: (F.tanh(h @ w + x * t), None), c, x)[0])
-    for order in range(1, 7):
-        (y,) = nn.grad(y, t)
-        assert counted([y], "while", "dot", "tanh") == [1, order + 1, 1]
-
-
-def test_a_carry_that_nobody_reads_is_not_computed() -> None:
-    """What is stacked is then a map, and so is its gradient."""
-    x, c, w = leaf(X), leaf(C), leaf(W)
-    _, (ys, hs) = F.scan(lambda h, x: (F.tanh(h @ w), (F.sin(x), h)), c, x)
-    assert counted([ys], "dot", "tanh", "sine") == [0, 0, 1]
-    assert counted([hs], "dot", "tanh", "sine") == [1, 1, 0]
-    (gx,) = nn.grad(F.mean(ys), x)
-    assert counted([gx], "while", "dot", "tanh", "cosine") == [1, 0, 0, 1]
-    assert [loop.carries for loop in loops_run([gx]) if loop.reverse] == [0]
 
 
 def test_a_carry_that_no_step_changes_is_the_same_at_each() -> None:
@@ -324,16 +253,6 @@ def test_a_carry_that_no_step_changes_is_the_same_at_each() -> None:
     np.testing.assert_allclose(gw.d, nn.grad(F.sum(recurrent(OURS, x, c, w)[0]), w)[0].d)
 
 
-def test_a_tangent_that_no_step_changes_is_not_carried() -> None:
-    x, c = leaf(X), leaf(C)
-    last, hs = F.scan(lambda h, x: (h + x * x, F.sin(h)), c, x)
-    t, ts = nn.jvp([last, hs], c, X[0])
-    np.testing.assert_array_equal(t.d, X[0])
-    before = C + np.concatenate([np.zeros_like(X[:1]), np.cumsum(X**2, axis=0)[:-1]])
-    np.testing.assert_allclose(ts.d, np.cos(before) * X[0])
-    assert [loop.carries for loop in loops_run([ts])] == [1]
-
-
 def test_a_tangent_ends_where_its_carry_is_set_anew() -> None:
     c, x = leaf(C), leaf(X)
     (first, second), ys = F.scan(lambda h, x: ((F.cos(x), h[1] * F.sin(h[0])), h[0] * x), (c, c * c), x)
@@ -348,58 +267,6 @@ def test_a_tangent_ends_where_its_carry_is_set_anew() -> None:
     for t, by_jax in zip(found, expected, strict=True):
         np.testing.assert_allclose(t.d, by_jax, rtol=1e-12, atol=1e-15)
     assert not found[0].d.any() and found[1].d.any() and not found[2].d[1:].any()
-
-
-def test_only_what_the_gradient_needs_is_stacked() -> None:
-    x, c, w = leaf(X), leaf(C), leaf(W)
-    last, _ = F.scan(lambda h, x: (F.tanh(h @ w + x), None), c, x)
-    assert counted([last], "dynamic-update-slice") == [0]
-    (gc,) = nn.grad(last, c)
-    assert counted([gc], "dynamic-update-slice") == [1]  # tanh, of which the gradient is made
-
-
-def test_the_gradient_of_a_weight_is_one_product_after_the_loop() -> None:
-    x, c, w = leaf(X), leaf(C), leaf(W)
-    (gw,) = nn.grad(loss_of(x, c, w), w)
-    assert gw.parent is not None and gw.parent.name == "contraction"
-    _, back = loops_run([gw])
-    assert back.carries == 1, "nothing of the shape of w is carried"
-    assert sum([op.heavy for op, _, _ in back.body.steps]) == 1
-
-
-def test_building_does_not_depend_on_the_length() -> None:
-    sizes = []
-    for length in (5, 500):
-        x = leaf(np.zeros((length, 2, N)))
-        (gx,) = nn.grad(loss_of(x, leaf(C), leaf(W)), x)
-        sizes.append(len(functions_of([gx])))
-    assert sizes[0] == sizes[1]
-
-
-def test_loops_without_anything_in_common_stay_apart() -> None:
-    x, c, w = leaf(X), leaf(C), leaf(W)
-    one = F.scan(lambda h, x: (F.tanh(h @ w + x), None), c, x)[0]
-    other = F.scan(lambda h, x: (F.sin(h) + x, None), leaf(C), x)[0]
-    assert counted([one + other], "while") == [2]
-
-
-def test_equal_loops_are_one() -> None:
-    x, c, w = leaf(X), leaf(C), leaf(W)
-    a, b = (recurrent(OURS, x, c, w) for _ in range(2))
-    assert counted([a[0] + b[0], a[1] * b[1]], "while") == [1]
-    np.testing.assert_array_equal((a[1] - b[1]).d, 0)
-
-
-def test_loops_back_that_compute_the_same_at_each_step_are_one() -> None:
-    """Two gradients of one loop, with nothing in common but what they multiply by."""
-    x, c, w = leaf(X), leaf(C), leaf(W)
-    h, ys = F.scan(lambda h, x: (lambda y: (y, y))(F.tanh(h @ w + x)), c, x)
-    gradients = [nn.grad(F.sum(y), x)[0] for y in (h, ys)]
-    assert counted(gradients, "while", "tanh") == [2, 1]
-    apart = [g.d for g in (nn.grad(F.sum(y), x)[0] for y in (h, ys))]
-    nn.forward_all(gradients)
-    for g, expected in zip(gradients, apart, strict=True):
-        np.testing.assert_allclose(g.d, expected, rtol=1e-12)
 
 
 def test_loops_are_told_apart_by_what_their_carries_become() -> None:
@@ -420,14 +287,6 @@ def test_loops_are_told_apart_by_what_their_carries_become() -> None:
 # ---------------------------------------------------------------- what is in a body
 
 
-def test_what_is_computed_before_is_not_computed_within() -> None:
-    x, w = leaf(X), leaf(W)
-    v = F.exp(w)
-    (loop,) = loops_in([F.scan(lambda h, x: (h @ v + F.sum(F.sin(w)), None), leaf(C), x)[0]])
-    assert "exp" not in {op.name for op in loop.arguments[0].ops}
-    assert "sin" not in {op.name for op in loop.arguments[0].ops}, "what is the same at each step is computed once"
-
-
 def test_a_gradient_in_a_body() -> None:
     """Steps of gradient descent, and the gradient of where they lead."""
     def ours(c: Any, w: Any) -> Any:
@@ -443,13 +302,6 @@ def test_a_gradient_in_a_body() -> None:
         return lax.scan(step, c, None, length=3)
 
     check(ours, theirs, [C, W], 3)
-
-
-def test_a_body_sees_its_own_carry_as_a_leaf() -> None:
-    """The gradient with respect to a carry is that of one step."""
-    c = leaf(C)
-    last, _ = F.scan(lambda h, _: (nn.grad(F.sum(h**3), h)[0], None), c, length=2)
-    np.testing.assert_allclose(last.d, 3 * (3 * C**2) ** 2)
 
 
 def test_random_functions_draw_at_each_step() -> None:
@@ -468,43 +320,10 @@ def test_random_functions_draw_at_each_step() -> None:
     np.testing.assert_array_equal(gx.d != 0, ys.d != 0)
 
 
-def test_random_functions_draw_at_each_step_of_a_loop_in_a_loop() -> None:
-    def inner(_: Any, x: Any) -> Any:
-        return None, x + F.randn(shape=(3,))
-    _, ys = F.scan(lambda _, x: (None, F.scan(inner, None, x)[1]), None, Variable((4, 5, 3)))
-    assert len(np.unique(ys.d)) == 60
-
-
 def test_what_is_drawn_outside_is_the_same_at_each_step() -> None:
     noise = F.randn(shape=(3,))
     ys = F.map(lambda x: x + noise, Variable((5, 3)))
     assert len(np.unique(ys.d)) == 3
-
-
-def test_a_surrogate_in_a_body_is_none_of_the_derivatives_that_commute() -> None:
-    x = leaf(X[0])
-    (gx,) = nn.grad(F.sum(F.scan(lambda h, _: (F.sign(h @ leaf(W)) * h, None), x, length=2)[0] ** 2), x)
-    (ggx,) = nn.grad(F.sum(gx), x)
-    route = nn.explain(ggx)
-    assert "symmetric" not in str(route)
-
-
-def test_bodies_that_are_equal_are_compiled_once() -> None:
-    def value() -> float:
-        x, c, w = leaf(X), leaf(C), leaf(W)
-        return float(nn.grad(loss_of(x, c, w), w)[0].d.sum())
-    first = value()
-    misses = nn.executables.info().misses
-    assert value() == first
-    assert nn.executables.info().misses == misses
-
-
-def test_float32_and_float64_side_by_side() -> None:
-    for dtype in (np.float32, np.float64):
-        x, c, w = (leaf(a, dtype) for a in (X, C, W))
-        gs = nn.grad(loss_of(x, c, w), [x, c, w])
-        assert {g.dtype for g in gs} == {np.dtype(dtype)}
-        assert {g.d.dtype for g in gs} == {np.dtype(dtype)}
 
 
 def test_64_bits_within_a_body_alone() -> None:
@@ -638,15 +457,6 @@ def test_what_is_refused(call: Callable[[], Any], error: type[Exception], messag
         call()
 
 
-def test_errors_say_where_the_body_is_written() -> None:
-    def grows(h: Variable, _: Any) -> Any:
-        return F.stack(h, h), None
-
-    with pytest.raises(ValueError, match=r"the body must keep the type of carry, float32\[2\]") as caught:
-        F.scan(grows, Variable((2,)), length=3)
-    assert any(f"test_loops.py:{grows.__code__.co_firstlineno}" in note for note in caught.value.__notes__)
-
-
 def test_what_leaves_a_body_otherwise_has_no_value() -> None:
     left: list[Variable] = []
     F.scan(lambda h, x: (left.append(F.sin(h)) or h, None), leaf(C), leaf(X))  # type: ignore[func-returns-value]
@@ -723,30 +533,3 @@ def test_random_bodies_by_every_route(function: Callable[..., Any], seed: int) -
     ours, theirs = runner([nn.grad(chosen, leaves), Grad()([plain], leaves, [None])], [])([])
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8 * max(1.0, float(np.max(np.abs(b), initial=0))))
-
-
-@pytest.mark.parametrize("own", [0, 1])
-def test_which_results_of_a_loop_depend_on_which_inputs(own: int) -> None:
-    w, other, first, second = (leaf(np.full(2, 0.5 + i)) for i in range(4))
-
-    def step(carry: Any, x: Any) -> Any:
-        counted, grown = carry[own], carry[1 - own]
-        grown = grown * w + x
-        carries = (counted + other, grown)
-        return carries if not own else carries[::-1], (counted * 2, grown * other)
-
-    carry, stacks = F.scan(step, (first, second) if not own else (second, first), leaf(np.ones((3, 2))))
-    f = carry[0].parent
-    assert f is not None and {x.parent for x in (*carry, *stacks)} == {f}
-    outputs = [y for y in f.outputs if y.spec.differentiable]
-    nn.forward_all(outputs)
-    before = [y.d.copy() for y in outputs]
-    for i, x in enumerate(f.inputs):
-        held = x.d.copy()
-        x.d = held + 1
-        nn.forward_all(outputs)
-        moved = [bool((y.d != old).any()) for y, old in zip(outputs, before, strict=True)]
-        x.d = held
-        given = [k == i for k in range(len(f.inputs))]
-        depends = zip(f.outputs, dependence(f.op, f.arguments, given, len(f.outputs)), strict=True)
-        assert [does for y, does in depends if y.spec.differentiable] == moved

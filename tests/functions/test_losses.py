@@ -119,32 +119,6 @@ def test_divergence_of_zeros_in_16_bits() -> Test:
 # ---------------------------------------------------------------- differences
 
 
-@at_once
-def test_derivatives_at_the_kinks() -> Test:
-    x = leaf([0.0, 1.0, -1.0])
-    zeros = np.zeros(3, np.float32)
-    limited = F.epsilon_insensitive_loss(x, zeros, epsilon=1.0), F.huber_loss(x, zeros, delta=1.0)
-    losses = F.absolute_error(x, zeros), *limited
-    found = yield [nn.grad(y, x)[0] for y in losses]
-    np.testing.assert_array_equal(found, [[1, 1, -1], [0, 0, 0], [0, 2, -2]])
-
-
-@at_once
-def test_absolute_error_has_no_second_derivative() -> Test:
-    x = leaf([0.5, -2.0])
-    (g,) = nn.grad(F.absolute_error(x, np.zeros(2, np.float32)), x)
-    np.testing.assert_array_equal((yield nn.grad(g * g, x)), [[0, 0]])
-
-
-@at_once
-@pytest.mark.parametrize("function", [F.squared_error, F.absolute_error, F.huber_loss, F.sigmoid_cross_entropy])
-def test_gradients_are_summed_over_broadcast_axes_and_keep_their_dtypes(function: Any) -> Test:
-    a, b = leaf(SCORES), leaf([[0.5], [1.5], [2.5], [3.5]], np.float16)
-    y, ga, gb = yield value_and_gradients(function(a, b), a, b)
-    assert (y.dtype, ga.dtype, gb.dtype) == (np.float32, np.float32, np.float16)
-    assert ga.shape == a.shape and gb.shape == b.shape
-
-
 test_errors_name_the_argument = refused([
     (lambda x: F.softmax_cross_entropy(x, np.zeros(4, int)), "target"),
     (lambda x: F.softmax_cross_entropy(x, np.zeros((1, 3), int)), "target"),

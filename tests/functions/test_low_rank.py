@@ -67,11 +67,6 @@ def test_each_round_of_least_squares_comes_nearer() -> None:
     assert errors[-1] < left(100, criterion=0.01) < errors[0]
 
 
-def test_a_tensor_of_zeros() -> None:
-    factors = canonical_polyadic(np.zeros((2, 3, 4)), 2, 10, 1e-5, 0.0, np.random.default_rng(0))
-    assert not np.einsum("ar,br,cr->abc", *factors).any()
-
-
 # ---------------------------------------------------------------- layers
 
 
@@ -116,20 +111,6 @@ def test_parameters_that_are_there_are_used(name: str, monkeypatch: pytest.Monke
     np.testing.assert_array_equal(y.d, again.d)
     assert not again.need_grad
     assert nn.get_parameters().keys() == nn.get_parameters(grad_only=False).keys()
-
-
-@pytest.mark.parametrize("name", LOW_RANK)
-def test_they_follow_from_the_seed_or_from_a_generator(name: str) -> None:
-    found = []
-    for options in ({}, {"rng": np.random.default_rng(3)}, {"rng": np.random.default_rng(3)}, {}):
-        nn.clear_parameters()
-        nn.seed(0)
-        LOW_RANK[name](with_bias=False, **options)
-        assert "b" not in values()
-        found.append(np.concatenate([v.ravel() for v in values().values()]))
-    np.testing.assert_array_equal(found[0], found[3])
-    np.testing.assert_array_equal(found[1], found[2])
-    assert (found[0] != found[1]).any()
 
 
 # ---------------------------------------------------------------- what is refused

@@ -34,22 +34,6 @@ def test_indices_of_maxima_lead_back(ksize: Any, stride: Any, pad: Any, cover_al
     np.testing.assert_allclose(back, np.where(count > 0, x * count, 0))
 
 
-def test_the_least_size_that_gives_as_many_windows() -> None:
-    x, indices = np.ones((1, 1, 3, 3)), np.zeros((1, 1, 3, 3), np.int32)
-    assert F.upsampling_2d(x, indices, 3, 2, 1).shape == (1, 1, 4, 4)
-    assert F.upsampling_2d(x, indices, 3, 2, 1, cover_all=False).shape == (1, 1, 5, 5)
-
-
-@at_once
-@pytest.mark.parametrize("dtype", ["int32", "float16", "bfloat16", "float32", "float64"])
-def test_dtypes(dtype: str) -> Test:
-    x = nn.Variable.from_numpy_array(np.arange(-6, 6).reshape(1, 2, 6), dtype=dtype)
-    assert F.im2col(x, 2).dtype == F.max_pooling_1d(x, 3, 2, 1).dtype == F.shift(x, (1,)).dtype == x.dtype
-    pooled, shifted = yield F.max_pooling_1d(x, 4, 4, 1), F.shift(x, (-2,))
-    np.testing.assert_array_equal(pooled, [[[-4, -1], [2, 5]]])
-    np.testing.assert_array_equal(shifted[0, 0], [-4, -3, -2, -1, -1, -1])
-
-
 @at_once
 @pytest.mark.parametrize("by", [-9, -4, -1, 0, 2, 4, 11])
 @pytest.mark.parametrize("mode, numpy_mode", [("nearest", "edge"), ("reflect", "symmetric")])
@@ -59,15 +43,6 @@ def test_shifts(by: int, mode: str, numpy_mode: Any) -> Test:
     one, other = yield F.shift(x, by, mode), F.shift(x.T, (by, 0), mode)
     np.testing.assert_array_equal(one, expected)
     np.testing.assert_array_equal(other, expected.T)
-
-
-def test_a_shift_for_each_place_of_a_kernel() -> None:
-    """As Chainer's shift makes it: a depthwise convolution with one 1 in each kernel."""
-    x = RNG.standard_normal((1, 4, 5, 5))
-    kernels = np.eye(9)[[0, 4, 8, 2]].reshape(4, 3, 3)
-    y = F.depthwise_convolution(x, kernels, pad=(1, 1)).d
-    np.testing.assert_allclose(y[0, 0], np.pad(x[0, 0], ((1, 0), (1, 0)))[:5, :5])
-    np.testing.assert_allclose(y[0, 1], x[0, 1])
 
 
 test_wrong_arguments_are_named = refused([

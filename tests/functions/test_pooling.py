@@ -5,30 +5,15 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.lower import by_itself
 from tests.oracle import compiled_cheaply
-from tests.refusals import refused
 from tests.together import Test, at_once
 
 POOLINGS = ["max_pooling", "average_pooling", "sum_pooling"]
-
-
-@pytest.mark.parametrize("name", POOLINGS)
-def test_shapes(name: str) -> None:
-    pool = getattr(F, name)
-    x = nn.Variable((2, 3, 7, 5))
-    assert pool(x, (2, 2)).shape == (2, 3, 3, 2)
-    assert pool(x, kernel=(2, 2), ignore_border=False).shape == (2, 3, 4, 3)
-    assert pool(x, kernel=(3, 3), stride=(2, 1), pad=(1, 0)).shape == (2, 3, 4, 3)
-    assert pool(x, kernel=(2, 2), channel_last=True).shape == (2, 1, 3, 5)
-    assert pool(x, kernel=5).shape == (2, 3, 7, 1)
-    assert pool(nn.Variable((7, 5)), kernel=(2, 2)).shape == (3, 2)
 
 
 @at_once
@@ -47,22 +32,6 @@ def test_windows_begin_in_x_or_before_it_where_borders_count(name: str, stride: 
         counted = np.prod([min(b + 2, n + p) - b for b, n, p in zip(begins, x.shape, pad, strict=True)])
         expect = {"max_pooling": held.max(), "sum_pooling": held.sum(), "average_pooling": held.sum() / counted}[name]
         np.testing.assert_allclose(y[place], expect, rtol=1e-6)
-
-
-@at_once
-@pytest.mark.parametrize("name", POOLINGS)
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_dtypes_are_kept(name: str, dtype: str) -> Test:
-    x = nn.Variable((1, 4, 4), need_grad=True, dtype=dtype)
-    x.d = np.arange(16).reshape(1, 4, 4)
-    y = getattr(F, name)(x, kernel=(2, 2))
-    (gx,) = nn.grad([y * y], [x])
-    (ggx,) = nn.grad([gx], [x])
-    found, slope, second = yield y, gx, ggx
-    assert y.dtype == gx.dtype == ggx.dtype == found.dtype == slope.dtype == second.dtype == x.dtype
-    corner = {"max_pooling": 5, "sum_pooling": 10, "average_pooling": 2.5}[name]
-    assert found[0, 0, 0] == corner
-    assert slope[0, 1, 1] == 2 * corner * (0.25 if name == "average_pooling" else 1)
 
 
 @at_once
@@ -126,15 +95,6 @@ def test_windows_without_elements(given: dict[str, Any]) -> None:
     assert np.isfinite(F.average_pooling(x, kernel=(2, 2), **given).d).all()
 
 
-test_wrong_arguments_of_the_others = refused([
-    (lambda: F.global_average_pooling(nn.Variable((2, 3))), r"x must be of shape \(N, C, \*sizes\)"),
-    (lambda: F.unpooling(nn.Variable((2, 3)), kernel=(2, 2, 2)), "kernel"),
-    (lambda: F.sum_pooling_backward(nn.Variable((2, 3)), shape=(4, 4), kernel=(2, 2)), "dy"),
-    (lambda: F.max_pooling_backward(nn.Variable((2, 3)), nn.Variable((4, 4)), kernel=(2, 2)), "dy"),
-    (lambda: F.max_pooling_select(nn.Variable((2, 3)), nn.Variable((4, 4)), kernel=(2, 2)), "g must have the shape of"),
-])
-
-
 WINDOWS: list[tuple[Any, Any, Any, bool]] = [
     ((2, 2), (2, 2), (0, 0), True), ((3, 2), (1, 2), (1, 0), True), ((2, 3), (3, 2), (0, 1), False),
     ((1, 2), (2, 1), (0, 0), True), ((3,), (2,), (0,), False), ((2, 2, 2), (1, 2, 2), (0, 1, 0), True),
@@ -171,18 +131,3 @@ def test_few_places_and_many_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     for (arguments, _), ones, others in zip(cases, few, results(), strict=True):
         for a, b in zip(ones, others, strict=True):
             np.testing.assert_array_equal(a, b, str(arguments))
-
-
-def test_overlapping_windows_are_searched_once() -> None:
-    """In a call of their own on CPUs: XLA would search them anew for each element that they hold."""
-    x, dy = np.zeros((1, 8, 8), np.float32), np.zeros((1, 6, 6), np.float32)
-
-    def compiled(kernel: tuple[int, int], stride: tuple[int, int], dy: np.ndarray) -> str:
-        backward = by_itself(F.max_pooling_backward, (kernel, stride, True, None, False, None, False))
-        with jax.default_device(jax.devices("cpu")[0]):
-            return jax.jit(backward).lower(dy, x).compile().as_text()
-
-    not_inlined = 'inlineable="false"'
-    assert not_inlined in compiled((3, 3), (1, 1), dy)
-    apart = compiled((2, 2), (2, 2), dy[:, :4, :4])
-    assert not_inlined not in apart and " scatter(" not in apart

@@ -21,7 +21,6 @@ from tests.samples import Sample, all_samples
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((16, 3)).astype(np.float32)
-T = RNG.standard_normal((16, 2)).astype(np.float32)
 
 
 @pytest.fixture(autouse=True)
@@ -162,23 +161,6 @@ def test_second_order_gradients_are_near_those_in_float32(dtype: str, simplified
         assert np.linalg.norm(a.d - b.d) < 0.05 * max(np.linalg.norm(b.d), 0.1)
 
 
-@pytest.mark.parametrize(("dtype", "options"), [("bfloat16", {}), ("float16", {"accumulate": 4})])
-def test_training(dtype: str, options: dict) -> None:
-    x = Variable((16 // options.get("accumulate", 1), 3))
-    with nn.precision(dtype):
-        loss = loss_of(x)
-    solver = S.Adam(0.02)
-    if dtype == "float16":
-        solver.loss_scaling(nn.DynamicLossScale())
-    step = nn.train_step(loss, get_parameters(), solver, inputs=x, clip_grad_by_global_norm=1.0, on_nan="skip",
-                         aux="finite", **options)
-    losses = [step(X) for _ in range(30)]
-    assert losses[0][0].dtype == np.float32
-    assert all(bool(finite) for _, finite in losses[15:])
-    assert losses[-1][0] < 0.5 * losses[0][0]
-    assert all(p.dtype == np.float32 for p in get_parameters().values())
-
-
 def test_float16_without_a_loss_scale_is_told() -> None:
     x = Variable((16, 3))
     with nn.precision("float16"):
@@ -186,18 +168,6 @@ def test_float16_without_a_loss_scale_is_told() -> None:
     with pytest.warns(UserWarning, match=r"computes in float16.*loss_scaling\(nn.DynamicLossScale\(\)\)") as caught:
         nn.train_step(loss, get_parameters(), S.Sgd(0.1), inputs=x)
     assert [w.filename for w in caught] == [__file__]
-
-
-def test_a_function_that_builds_keeps_the_precision() -> None:
-    with nn.precision("bfloat16"):
-        step = nn.train_step(lambda x: F.mean(F.cast(PF.affine(x, 2) ** 1.0, "float32") ** 2.0), get_parameters,
-                             S.Sgd(0.0))
-    value = float(step(X))
-    with nn.precision("float32"):
-        assert float(step(X[:8])) and float(step(X)) == value
-    exact = F.mean(F.affine(Variable.from_numpy_array(X), *get_parameters().values()) ** 2.0)
-    exact.forward()
-    assert value != float(exact.d) and abs(value - float(exact.d)) < 0.02 * value
 
 
 def test_bodies_keep_the_dtypes_of_what_they_carry() -> None:

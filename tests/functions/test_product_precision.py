@@ -70,27 +70,6 @@ def test_each_way_to_say_it(given: Any, said: str) -> None:
     assert all(said in line for line in found)
 
 
-def test_what_says_nothing_follows_the_setting() -> None:
-    def value(x: Any, y: Any) -> Any:
-        return jnp.sum(jnp.tanh(x @ y))
-
-    assert not [line for line in products(nj.grad(value), X, Y) if "HIGHEST" in line]
-    with jax.default_matmul_precision("highest"):
-        assert all("HIGHEST" in line for line in products(nj.grad(value), X, Y))
-
-
-def test_graphs_that_differ_in_it_are_two() -> None:
-    """Rules of batches, of loops and of directions hand it on as well; an equal product is not one where it differs."""
-    x, y = nn.Variable((3, 4), need_grad=True), nn.Variable((4, 5), need_grad=True)
-    exact, usual = F.batch_matmul(x, y, matmul_precision="highest"), F.batch_matmul(x, y)
-    (plain,) = nn.grad(F.sum(F.tanh(usual)), [x])
-    (fine,) = nn.grad(F.sum(F.tanh(exact)), [x])
-    assert plain.parent.args["matmul_precision"] is None
-    assert fine.parent.args["matmul_precision"] == "highest"
-    both = jax.jit(nn.to_jax([plain, fine], [x, y]))
-    assert sorted("HIGHEST" in line for line in products(both, X, Y)) == [False, False, True, True]
-
-
 def test_a_file_of_nnabla_s_says_nothing_of_it(tmp_path: Any) -> None:
     a, b = nn.Variable((2, 3, 4)), nn.Variable((2, 4, 5))
     y = F.batch_matmul(a, b, matmul_precision="highest")

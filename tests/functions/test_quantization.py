@@ -63,15 +63,6 @@ def test_values(name: str, arguments: dict[str, Any], x: list[float], expected: 
     np.testing.assert_array_equal(found, np.array(expected, "f"))
 
 
-@at_once
-def test_the_thresholds_of_prune_and_of_an_empty_array() -> Test:
-    xs = [(np.random.default_rng(n).permutation(n) + 1.0, rate) for n in (1, 2, 7) for rate in (0.3, 0.99)]
-    *found, empty = yield *[F.prune(x, rate=rate) for x, rate in xs], F.prune(np.zeros((0, 2)))
-    for y, (x, rate) in zip(found, xs, strict=True):
-        np.testing.assert_array_equal(y, np.where(x < np.sort(x)[int((len(x) - 1) * rate)], 0, x))
-    assert empty.shape == (0, 2)
-
-
 GRADIENTS: list[tuple[str, dict[str, Any], list[float], list[float]]] = [
     ("binary_sigmoid", {}, [-1, -0.9, 0, 0.9, 1], [0, 0.5, 0.5, 0.5, 0]),
     ("binary_tanh", {}, [-1, -0.9, 0, 0.9, 1], [0, 1, 1, 1, 0]),
@@ -151,41 +142,7 @@ def test_where_the_gradient_of_a_range_goes() -> None:
         assert (gradient(y, low), gradient(y, high)) == ([ends[0]], [ends[1]])
 
 
-# ---------------------------------------------------------------- whole numbers
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint8"])
-def test_codes_and_back(dtype: str) -> None:
-    x = np.random.default_rng(0).uniform(-2, 2, (4, 3)).astype("f")
-    scale = np.array([[0.01, 0.02, 0.1]], "f")
-    zero = np.array([[3, 100, 20]], dtype)
-    codes = F.quantize_linear(x, scale, zero, dtype=dtype)
-    limits = np.iinfo(dtype)
-    whole = np.clip(np.sign(x) * np.floor(np.abs(x / scale) + 0.5) + zero, limits.min, limits.max)
-    np.testing.assert_array_equal(codes.d, whole)
-    back = F.dequantize_linear(codes.d.astype(dtype), scale, zero)
-    assert back.dtype == np.float32
-    inside = (whole > limits.min) & (whole < limits.max)
-    np.testing.assert_allclose(back.d[inside], x[inside], atol=0.051)
-
-
 # ---------------------------------------------------------------- what a forward writes
-
-
-def test_signs_and_scales_are_written() -> None:
-    x, w = from_(np.ones((1, 2), "f")), leaf([0.5, -3.0, 0.0], [-1.5, 1.0, 2.0])
-    signs, alpha = from_(np.full((2, 3), 9.0, "f")), from_(np.full(3, 9.0, "f"))
-    y = F.binary_connect_affine(x, w, signs, quantize_zero_to=-1.0)
-    np.testing.assert_array_equal(y.d, [[0, 0, 0]])
-    assert (signs.d == 9).all()
-    y.forward()
-    np.testing.assert_array_equal(signs.d, [[1, -1, -1], [-1, 1, 1]])
-    y = F.binary_weight_affine(x, w, signs, alpha)
-    y.forward()
-    np.testing.assert_array_equal(signs.d, [[1, -1, 1], [-1, 1, 1]])
-    np.testing.assert_array_equal(alpha.d, [1, 2, 1])
-    np.testing.assert_array_equal(y.d, [[0, 0, 2]])
-    np.testing.assert_array_equal(gradient(y, w), np.ones((2, 3)))  # not times alpha
 
 
 def test_in_the_body_of_a_loop() -> None:
@@ -201,32 +158,6 @@ def test_in_the_body_of_a_loop() -> None:
     gs.forward()
     np.testing.assert_array_equal(gs.d, [[[-2], [-4]], [[40], [8]]])
     assert signs.d.ravel().tolist() == [1, -1]
-
-
-def test_gradients_of_each_sample() -> None:
-    """What is written depends on no sample, so it is written once, and `nn.vmap` takes it."""
-    xs, ts = from_(np.random.default_rng(0).standard_normal((3, 1, 2)).astype("f")), from_(np.ones((3, 1, 2), "f"))
-    w, fixed = leaf([0.9], [0.3]), from_(np.zeros((2, 1), "f"))
-    ys = nn.vmap(lambda x: F.inq_affine(x, w, fixed, inq_iterations=(1,)))(xs)
-    for expected in ([0.9, 0.3], [1, 0.25]):
-        ys.forward()
-        np.testing.assert_allclose(w.d.ravel(), expected, rtol=1e-6)
-
-    def loss(x: Variable, t: Variable) -> Variable:
-        hidden = F.tanh(PF.binary_weight_affine(x, 2, name="a") + PF.fixed_point_quantized_affine(x, 2, name="b"))
-        return F.sum(F.squared_error(hidden, t))
-
-    loss(xs[0], ts[0])
-    weights = list(nn.get_parameters().values())
-    each = nn.vmap(lambda x, t: nn.grad(loss(x, t), weights))(xs, ts)
-    nn.forward_all(each)
-    kept = nn.get_parameters(grad_only=False)
-    np.testing.assert_array_equal(kept["a/bwn_affine/Wb"].d, np.sign(kept["a/bwn_affine/W"].d))
-    quantised = F.fixed_point_quantize(kept["b/fp_quantized_affine/W"])
-    np.testing.assert_array_equal(kept["b/fp_quantized_affine/W_q"].d, quantised.d)
-    for k in range(3):
-        for g, expected in zip(each, nn.grad(loss(xs[k], ts[k]), weights), strict=True):
-            np.testing.assert_allclose(g.d[k], expected.d, rtol=1e-5, atol=1e-6)
 
 
 # ---------------------------------------------------------------- powers of two step by step
@@ -281,16 +212,6 @@ def test_a_random_half_follows_from_the_seed() -> None:
     assert (drawn(3) != drawn(4)).any()
 
 
-def test_indicators_that_are_set_to_0_let_weights_go() -> None:
-    w, fixed = leaf([0.9], [0.3]), from_(np.ones((2, 1), "f"))
-    y = incremental(w, fixed)
-    y.forward()
-    assert w.d.ravel().tolist() == [1, 0.25]
-    fixed.d, w.d = np.array([[0], [1]], "f"), np.array([[0.7], [0.7]], "f")
-    y.forward()
-    assert w.d.ravel().tolist() == pytest.approx([0.7, 0.25])
-
-
 def test_training_to_powers_of_two() -> None:
     rng = np.random.default_rng(0)
     x = from_(rng.standard_normal((32, 3)).astype("f"))
@@ -312,35 +233,6 @@ def test_a_training_step_refuses_weights_that_the_graph_writes() -> None:
     loss = F.sum(PF.inq_affine(leaf([1.0, 2.0]), 2, inq_iterations=(3,)))
     with pytest.raises(ValueError, match="cannot train 'inq_affine/W', which the graph itself writes to"):
         nn.train_step(loss, nn.get_parameters(), S.Sgd(0.1))
-
-
-# ---------------------------------------------------------------- training
-
-LAYERS: dict[str, Callable[[Variable], Variable]] = {
-    "binary_connect": lambda x: PF.binary_connect_affine(x, 8),
-    "binary_weight": lambda x: PF.binary_weight_affine(x, 8),
-    "fixed_point": lambda x: PF.fixed_point_quantized_affine(x, 8),
-    "pow2": lambda x: PF.pow2_quantized_affine(x, 8),
-    "pruned": lambda x: PF.pruned_affine(x, 8, rate_w=0.5),
-    "min_max": lambda x: PF.min_max_quantized_affine(x, 8, ql_max_w=15),
-}
-
-
-@pytest.mark.parametrize("layer", LAYERS)
-def test_networks_with_quantised_weights_learn(layer: str) -> None:
-    rng = np.random.default_rng(0)
-    images = rng.standard_normal((32, 4)).astype("f")
-    x = from_(images)
-    t = from_(images[:, :1] * images[:, 1:2])
-    loss = F.mean(F.squared_error(PF.affine(F.tanh(LAYERS[layer](x)), 1), t))
-    step = nn.train_step(loss, nn.get_parameters(), S.Adam(0.02))
-    losses = [float(step()) for _ in range(150)]
-    assert np.mean(losses[-10:]) < 0.6 * losses[0]
-    loss.forward()
-    for name, w in nn.get_parameters(grad_only=False).items():
-        if name.endswith("W_q"):
-            assert w.d.any()
-            assert len(np.unique(w.d)) < {"min_max": 17, "pruned": 19}.get(layer, 33)
 
 
 # ---------------------------------------------------------------- what is refused

@@ -20,8 +20,7 @@ from nngrad.functions import query_blocks
 from nngrad.graph import Variable, functions_of
 from tests.exact import exactly
 from tests.leaves import leaf
-from tests.refusals import refused
-from tests.samples.attention import attended, averaged
+from tests.samples.attention import averaged
 
 SETTINGS = settings(max_examples=10, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
                     suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
@@ -178,20 +177,6 @@ def test_lengths_of_zero() -> None:
     np.testing.assert_array_equal(y.d, np.zeros((1, 2, 5, 3)))
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_narrow_dtypes_are_computed_with_in_float32(dtype: str) -> None:
-    narrow = [jnp.asarray(x, dtype) for x in (4 * Q, 4 * K, V)]
-    leaves = [nn.Variable.from_numpy_array(np.asarray(x), dtype=dtype, need_grad=True) for x in narrow]
-    expected = exactly(averaged, *[np.asarray(x, np.float64) for x in narrow])
-    for size in (128, 2):
-        with blocks_of(size):
-            y = F.attention(*leaves)
-            (g,) = nn.grad(F.sum(y), leaves[0])
-        assert y.dtype == g.dtype == jnp.dtype(dtype)
-        one_rounding = max(float(jnp.finfo(dtype).eps), 1e-5)
-        np.testing.assert_allclose(np.asarray(y.d, np.float64), expected, rtol=one_rounding, atol=one_rounding)
-
-
 def test_dropout_by_blocks() -> None:
     sources, p = 40, 0.25
     q, k, v = leaf(np.zeros((1, 2, 30, 3))), leaf(np.zeros((1, 2, sources, 3))), leaf(np.eye(sources)[None, None])
@@ -211,41 +196,7 @@ def test_dropout_by_blocks() -> None:
     assert (weights.d != first).any()
 
 
-@pytest.mark.parametrize("mask", [(3, 4), (4, 3, 4)])
-def test_nnabla_s_function_by_blocks(mask: tuple[int, ...]) -> None:
-    arrays = [drawn(3, 2, 4), drawn(4, 2, 4, seed=1), drawn(4, 2, 6, seed=2), drawn(*mask, seed=3)]
-    padding = np.array([[0, 0, 1, 1], [0, 0, 0, 0]])
-
-    def together(of: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *xs: of(*xs)[0] * 2 + sum([w.sum() if hasattr(w, "sum") else F.sum(w) for w in of(*xs)[1:]])
-
-    results = []
-    for size in (128, 2):
-        with blocks_of(size):
-            leaves = [leaf(x) for x in arrays]
-            y, weights = F.scaled_dot_product_attention(*leaves, padding, num_heads=2)
-            assert has_loop(y) == (size == 2)
-            gradients = nn.grad(F.sum(F.sin(y)) + F.sum(weights**3), leaves)
-            second = nn.grad(sum([F.sum(F.sin(g)) for g in gradients]), leaves)
-            nn.forward_all([y, weights, *gradients, *second])
-            results.append([x.d for x in (y, weights, *gradients, *second)])
-    assert_close([results[1]], [results[0]])
-    if len(mask) == 2:
-        assert_close([results[1][:2]], [exactly(lambda q, k, v, a: attended(q, k, v, 2, a, padding), *arrays)])
-
-
 # ---------------------------------------------------------------- by the shapes alone
-
-
-def test_which_way_it_goes_follows_from_the_shapes() -> None:
-    def of(targets: int, sources: int) -> Variable:
-        q, k = nn.Variable((1, 1, targets, 4)), nn.Variable((1, 1, sources, 4))
-        return F.attention(q, k, k)
-
-    assert not has_loop(of(512, 512)) and not has_loop(of(128, 10_000))
-    assert has_loop(of(513, 512)) and has_loop(of(129, 10_000))
-    long = nn.Variable((600, 1, 8))
-    assert has_loop(*F.scaled_dot_product_attention(long, long, long, num_heads=2))
 
 
 def temporaries(order: int, length: int) -> int:
@@ -267,22 +218,3 @@ def test_memory_grows_with_the_length(order: int) -> None:
         dense = [temporaries(order, length) for length in (1024, 4096)]
     assert dense[1] > 10 * dense[0]
     assert long < 0.1 * dense[1]
-
-
-X = leaf(drawn(1, 2, 3, 4))
-
-
-test_what_is_refused = refused([
-    (ValueError, r"^attention: query must be of shape \(batch, heads, length, size\), got \(3, 4\)",
-     lambda: F.attention(leaf(np.eye(3, 4)), X, X)),
-    (TypeError, "^attention: value must have a floating", lambda: F.attention(X, X, np.zeros((1, 2, 3, 4), int))),
-    (ValueError, "do not match: all must have the same batch size", lambda: F.attention(X, X, X[:, :, :2])),
-    (ValueError, "the number of heads of key .* must divide that of", lambda: F.attention(X[:, :1], X, X)),
-    (ValueError, "query must not be empty along its last", lambda: F.attention(*[leaf(np.zeros((1, 1, 2, 0)))] * 3)),
-    (ValueError, r"mask must broadcast to \(1, 2, 3, 3\), got \(3, 2\)",
-     lambda: F.attention(X, X, X, np.ones((3, 2), bool))),
-    (ValueError, "mask must broadcast to", lambda: F.attention(X, X, X, np.ones((1, 1, 1, 3, 3), bool))),
-    (TypeError, "mask must have dtype bool or a floating dtype, got",
-     lambda: F.attention(X, X, X, np.ones((3, 3), np.int32))),
-    (ValueError, "^attention: dropout must be", lambda: F.attention(X, X, X, dropout=1.0)),
-])  # fmt: skip

@@ -2,60 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import nngrad.functions as F
 from nngrad.graph import Variable
 from tests import references
-from tests.samples import Sample, all_samples, real, sample
+from tests.samples import all_samples
 from tests.together import Check, Wanted, outcomes
 
 
 def test_every_sample_has_its_reference_and_there_are_no_others() -> None:
     """`python -m tests.references` makes the files anew."""
     assert {references.digest(each) for each in all_samples()} == set(references.kept())
-
-
-SCALE = 2.0
-
-
-def doubled(x: Any) -> Any:
-    return SCALE * x
-
-
-def of(reference: Callable[..., Any], **changed: Any) -> Sample:
-    return dataclasses.replace(sample("tanh", real(2, 3), ref=reference), **changed)
-
-
-def test_what_a_reference_is_found_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its source, the inputs, the orders, and what it finds by names, around it and in other functions of the tests."""
-    factor = 3.0
-    plain = of(lambda x: jnp.tanh(x))
-    others = [
-        of(lambda x: jnp.tanh(x) + 0), of(lambda x: jnp.tanh(x), orders=2), of(lambda x: doubled(x)),
-        of(lambda x: jnp.tanh(x), inputs=(real(3),)), of(lambda x: factor * x), of(lambda x, k=1.0: k * x),
-    ]  # fmt: skip
-    digests = [references.digest(each) for each in (plain, *others)]
-    assert len(set(digests)) == len(digests) and None not in digests
-    factor = 4.0
-    assert references.digest(others[4]) != digests[5]
-    monkeypatch.setitem(globals(), "SCALE", 5.0)
-    assert references.digest(others[2]) != digests[3]
-    assert references.digest(plain) == digests[0]
-
-
-def test_a_reference_that_cannot_be_described_is_computed() -> None:
-    thing = object()
-    each = of(lambda x: jnp.tanh(x) if thing else x)
-    assert references.digest(each) is None
-    (x,) = references.drawn(each)
-    np.testing.assert_allclose(references.expected(each).levels[0][0], np.tanh(x))
 
 
 def test_a_wrong_reference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,42 +116,12 @@ def test_what_is_as_far_from_two_elements_is_so_in_spite_of_rounding() -> Test:
 
 
 @at_once
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-@pytest.mark.parametrize("size", [1, 3, 19])
-def test_the_transpose_is_the_transpose(mode: str, size: int) -> Test:
-    grids = ((size, 4 / size, 2 / size - 0.5),)
-    x, y = RNG.standard_normal((2, 4)), RNG.standard_normal((2, size))
-    ahead, back = yield (F.resample(from_(x), (1,), grids, mode, bounded=True),
-                         F.resample_transpose(from_(y), (2, 4), (1,), grids, mode, bounded=True))
-    np.testing.assert_allclose(np.sum(ahead * y), np.sum(x * back))
-
-
-@at_once
 def test_an_infinite_element_stays_where_it_is() -> Test:
     x = from_(np.array([np.inf, 1.0, 2.0, 3.0]), need_grad=True)
     (gx,) = nn.grad([F.interpolate(x, output_size=(2,))], [x], grad_outputs=[from_(np.array([np.inf, 1.0]))])
     y, slope = yield F.interpolate(x, output_size=(8,), half_pixel=True), gx
     assert np.isfinite(y[4:]).all() and np.isinf(y[:3]).all()
     np.testing.assert_array_equal(slope, [np.inf, 0, 1, 0])
-
-
-@at_once
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_dtypes_are_kept(dtype: str) -> Test:
-    x = nn.Variable((1, 3, 3), need_grad=True, dtype=dtype)
-    x.d = np.arange(9).reshape(1, 3, 3)
-    y = F.interpolate(x, scale=(2, 2), align_corners=True)
-    (gx,) = nn.grad([y * y], [x])
-    (found,) = yield (y,)
-    assert y.dtype == gx.dtype == found.dtype == x.dtype
-    np.testing.assert_array_equal(found[0, [0, 0, 5, 5], [0, 5, 0, 5]], [0, 2, 6, 8])
-
-
-def test_nothing_is_computed_where_all_stays() -> None:
-    x = from_(np.ones((1, 2, 2)))
-    assert F.interpolate(x, output_size=(2, 2)).parent.name == "identity"
-    y = F.interpolate(x, output_size=(4, 2))
-    assert (y.parent.name, y.parent.args["axes"]) == ("resample", (1,))
 
 
 X = from_(np.ones((1, 2, 3)))
@@ -175,11 +145,6 @@ test_what_is_wrong_is_named = refused([
     (lambda: F.onnx_resize(X, sizes=(1, 2, 4), coordinate_transformation_mode="x"), "mode 'x' is unknown"),
     (lambda: F.onnx_resize(X, sizes=(1, 2, 4), coordinate_transformation_mode="tf_crop_and_resize"), "roi must have"),
 ])
-
-
-def test_scales_that_are_no_numbers() -> None:
-    with pytest.raises(TypeError, match="scale must be a number or a tuple of numbers"):
-        F.interpolate(X, scale=("2",))
 
 
 @at_once

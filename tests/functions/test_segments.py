@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import jax
@@ -16,9 +15,7 @@ from jax import lax
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.autodiff.walk import Grad
-from nngrad.execution.lower import linearize, lower
-from nngrad.graph import Variable, contained, functions_of, set_switches
-from nngrad.memory.plan import sizes_of
+from nngrad.graph import Variable, contained, set_switches
 from tests.exact import exactly
 from tests.leaves import leaf
 
@@ -134,43 +131,11 @@ def test_sqrt_takes_the_square_root_of_the_steps(order: int) -> None:
     assert many < 2.2 * few < 0.25 * taken(256, None, order)
 
 
-def test_many_levels_take_the_logarithm_of_the_steps() -> None:
-    few, many = (taken(steps, nn.Segments(9)) for steps in (64, 1024))
-    assert many - few < 15 and many < 40
-
-
-def test_the_forward_loop_runs_once() -> None:
-    value, leaves = recurrence(64)
-    program = linearize([value, *nn.grad(value, leaves, recompute=nn.Segments(1))]).program
-    text = jax.jit(lower(program)).lower(*[s.abstract() for s in program.block.inputs]).as_text()
-    # Segments and their steps forward; segments, their steps once more, and the steps back.
-    assert text.count("stablehlo.while") == 5
-
-
 def test_a_budget_is_kept_to_and_auto_cuts_a_loop() -> None:
     nbytes = 100 * 64 * 16 * 4
     plain = taken(256, None)
     assert taken(256, nn.MemoryBudget(nbytes)) <= 100 < plain
     assert taken(256, "auto") < 0.2 * plain
-
-
-def test_a_marked_loop_is_cut_and_a_predicate_names_loops() -> None:
-    def is_cut(found: list[Variable]) -> bool:
-        return any([f.args.get("segments") for f in functions_of(found)])
-
-    with nn.recompute():
-        marked = recurrence(64)
-    assert is_cut(nn.grad(*marked))
-    for named in (True, False):
-        policy = lambda f, named=named: named and f.name == "scan_of_body"  # noqa: E731
-        assert is_cut(nn.grad(*recurrence(64), recompute=policy)) == named
-
-
-@given(st.integers(2, 5000), st.integers(1, 12), st.sampled_from([0.35, 0.6, 1.0]))
-def test_sizes_get_smaller(steps: int, levels: int, share: float) -> None:
-    sizes = (steps, *sizes_of(steps, levels, share))
-    assert len(sizes) <= levels + 1
-    assert all([2 <= b <= a / 2 + 1 and b < a for a, b in itertools.pairwise(sizes)])
 
 
 # ---------------------------------------------------------------- truncated back-propagation
@@ -218,28 +183,3 @@ def test_the_last_step_reaches_so_many_steps_back() -> None:
     last, _ = F.scan(lambda h, x: (h * x, None), np.float64(1.0), x, truncate=3)
     (g,) = nn.grad(last, x)
     np.testing.assert_array_equal(g.d, [0, 0, 0, 0, 0, 1, 1, 1])
-
-
-def test_derivatives_of_a_truncated_loop_commute() -> None:
-    x, v = leaf(np.linspace(0.1, 0.9, 8).reshape(4, 2)), np.linspace(-1, 1, 8).reshape(4, 2)
-    matrix = np.asarray([[0.5, -0.3], [0.2, 0.7]])
-
-    def gradients() -> list[Variable]:
-        last, _ = F.scan(lambda h, x: (F.sin(h @ matrix) + x, None), np.zeros(2), x, truncate=2)
-        (g,) = nn.grad(F.sum(last**2), x)
-        (gg,) = nn.grad(F.sum(g * v), x)
-        return [gg, *nn.grad(F.sum(gg * v), x)]
-
-    ours = gradients()
-    assert nn.explain(ours[0]).orders[-1].mode == "symmetric"
-    with nn.simplify(False):
-        plain = gradients()
-    nn.forward_all([*ours, *plain])
-    for a, b in zip(ours, plain, strict=True):
-        np.testing.assert_allclose(a.d, b.d, rtol=1e-12, atol=1e-14)
-
-
-@pytest.mark.parametrize("truncate", [0, -1, 2.5, True])
-def test_bad_truncation_is_refused(truncate: Any) -> None:
-    with pytest.raises((ValueError, TypeError), match=r"scan: truncate: (must be 1 or more|expected an int or)"):
-        F.scan(lambda h, x: (h, None), leaf(0.0), leaf(np.ones(3)), truncate=truncate)

@@ -55,20 +55,6 @@ def test_nothing_has_no_distinct_elements(axis: int | None) -> Test:
 
 
 @at_once
-def test_nonzero_and_masks() -> Test:
-    there, narrow = WHOLE != 0, WHOLE[0, :2] != 0
-    expected = [
-        (F.nonzero(WHOLE), np.stack(np.nonzero(WHOLE))), (F.gather_nd(WHOLE, F.nonzero(WHOLE)), WHOLE[there]),
-        (F.nonzero(np.zeros((2, 3))), np.zeros((2, 0))), (F.bool_gather(X, WHOLE), X[there].reshape(-1, 4)),
-        (F.bool_gather(X, WHOLE[:, 0]), X[there[:, 0]].reshape(-1, 16)),
-        (F.bool_scatter(F.bool_gather(X, WHOLE), WHOLE, -np.ones(X.shape)), np.where(there[..., None, None], X, -1)),
-        (F.bool_fill(X, narrow, value=9), np.where(narrow, 9, X)),
-    ]  # fmt: skip
-    for found, (_, value) in zip((yield [y for y, _ in expected]), expected, strict=True):
-        np.testing.assert_array_equal(found, value)
-
-
-@at_once
 @pytest.mark.parametrize("right", [False, True])
 def test_searchsorted(right: bool) -> Test:
     rows, values = np.sort(RNG.integers(0, 9, (2, 3, 7)), -1), RNG.integers(-1, 10, (2, 3, 5))
@@ -141,35 +127,6 @@ def test_assign_writes_once_for_each_forward() -> None:
     assert gw.d.tolist() == [0, 4, 8] and gx.d.tolist() == [0, 0, 0]
 
 
-def test_what_is_scattered_is_written_to_a_leaf() -> None:
-    x, base = from_(np.array([5.0, 6.0]), need_grad=True), from_(np.arange(4.0), need_grad=True)
-    y = F.bool_scatter(x, [1, 0, 0, 1], base)
-    assert y.d.tolist() == [5, 1, 2, 6] and base.d.tolist() == [0, 1, 2, 3]
-    gx, gbase = nn.grad(F.sum(y * y), [x, base])
-    assert gx.d.tolist() == [10, 12] and gbase.d.tolist() == [0, 2, 4, 0]
-    y.forward()
-    assert base.d.tolist() == [5, 1, 2, 6]
-    rows = from_(np.arange(8.0).reshape(2, 4))
-    mapped = nn.vmap(lambda row: F.bool_scatter(x, [1, 0, 0, 1], row * 1))(rows)
-    assert mapped.d.tolist() == [[5, 1, 2, 6], [5, 5, 6, 6]]
-
-
-@at_once
-def test_measures_against_numpy() -> Test:
-    scores, right = RNG.standard_normal((2, 5, 3)), RNG.integers(0, 5, (2, 1, 3))
-    best = np.argsort(-scores, axis=1)
-    *errors, confusion, last = yield (
-        *[F.top_n_error(scores, right, axis=1, n=n) for n in (1, 3)], F.confusion_matrix(scores, right, axis=1),
-        F.top_n_error([[np.nan, 1.0]], [[1]]),
-    )  # fmt: skip
-    for n, found in zip((1, 3), errors, strict=True):
-        np.testing.assert_array_equal(found, ~(best[:, :n] == right).any(1, keepdims=True))
-    counts = np.zeros((5, 5))
-    np.add.at(counts, (right.reshape(-1), best[:, :1].reshape(-1)), 1)
-    np.testing.assert_array_equal(confusion, counts)
-    assert last.tolist() == [[1]]
-
-
 # ---------------------------------------------------------------- what is refused
 
 
@@ -189,15 +146,6 @@ test_bad_arguments = refused([
     (lambda: F.top_n_error(X, X[..., :1], n=0), ValueError, "^top_n_error: n must be at least 1"),
     (lambda: F.confusion_matrix(X, X, axis=4), ValueError, "^confusion_matrix: axis 4 is out of range"),
 ])
-
-
-@at_once
-def test_nothing_is_scattered() -> Test:
-    x = Variable.from_numpy_array(np.zeros((0, 2)))
-    missing = F.bool_scatter(x, np.ones(3))
-    y, gx, seen = yield F.bool_scatter(np.zeros((0, 2)), np.zeros(3)), *nn.grad(F.sum(missing**2), x), missing
-    np.testing.assert_array_equal(y, np.zeros((3, 2)))
-    assert gx.shape == (0, 2) and np.isnan(seen).all()
 
 
 @at_once

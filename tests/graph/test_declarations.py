@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -80,16 +78,3 @@ def test_rules_that_are_called_exact_are_derivatives(sample: Sample) -> Check:
         right, left = (a - y) / STEP, (y - b) / STEP
         smooth = np.abs(right - left) <= 1e-3 * (1 + np.abs(left))
         np.testing.assert_allclose(t[smooth], right[smooth], rtol=1e-3, atol=1e-3)
-
-
-def test_inputs_that_are_held_fixed() -> None:
-    """Those in which an op is not linear together with the others, the last one too."""
-    def chosen(p: Any, x: Any, y: Any, q: Any, /) -> Any:
-        return p * x + q * y
-
-    def joined(x: Any, y: Any, /) -> Any:
-        return x + y
-
-    assert Op(chosen, linear=(1, 2)).fixed(4) == (0, 3)
-    assert Op(joined, linear="together").fixed(2) == ()
-    assert Op(joined).fixed(2) is None

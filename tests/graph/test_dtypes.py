@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextvars import copy_context
 from typing import Any
 
 import jax.numpy as jnp
@@ -58,15 +56,6 @@ def test_an_array_takes_the_dtype_of_the_variables(meet: Any, dtype: str, given:
     assert meet(x, np.ones(2, given)).dtype == x.dtype
 
 
-OTHERS = [np.array(2.0), np.float64(2), jnp.ones(2), nn.NdArray.from_numpy_array(WIDE), [0.5, 1]]
-
-
-@pytest.mark.parametrize("other", OTHERS)
-def test_whatever_is_no_variable_takes_it(other: Any) -> None:
-    assert (leaf("float32") * other).dtype == np.float32
-    assert F.mul2(leaf("float16"), other).dtype == np.float16
-
-
 def test_numbers_meet_float64_in_full_precision() -> None:
     x = leaf("float64")
     tenths = [0.1, 0.1]
@@ -74,34 +63,11 @@ def test_numbers_meet_float64_in_full_precision() -> None:
         assert (y.d == 1.1).all()
 
 
-def test_several_variables_decide_together() -> None:
-    narrow, wide = leaf("float16"), leaf("float32")
-    assert F.concatenate(narrow, WIDE, wide).dtype == np.float32
-    assert F.concatenate(narrow, WIDE, leaf("bfloat16")).dtype == np.float32
-
-
 def test_without_floating_variables_arrays_keep_their_dtype() -> None:
     whole = leaf("int32")
     assert (whole + WIDE).dtype == F.add2(WIDE, WIDE).dtype == F.exp(WIDE).dtype == np.float64
     numbers = [0.5, 1.0]
     assert (whole + numbers).dtype == F.add2(whole, 0.5).dtype == (whole + np.float64(0.5)).dtype == np.float32
-
-
-def test_integers_keep_their_dtype() -> None:
-    assert (leaf("float32") + np.arange(2)).dtype == np.float32
-    assert (leaf("int32") + np.arange(2, dtype=np.int32)).dtype == np.int32
-
-
-def test_variables_are_not_cast() -> None:
-    assert (leaf("float32") + leaf("float64")).dtype == np.float64
-
-
-def test_a_function_of_the_users_own_gets_the_dtype() -> None:
-    class Product(nn.FunctionNode):
-        def forward(self, x: Any, y: Any) -> Any:
-            return x * y
-
-    assert Product()(leaf("float32"), WIDE).dtype == np.float32
 
 
 def test_gradients_at_outputs_take_the_dtype_of_the_outputs() -> None:
@@ -128,32 +94,6 @@ def test_float64_arrays_become_float32_in_a_context_of_nnabla() -> None:
     assert from_(WIDE).dtype == np.float64
 
 
-def test_the_default_context_decides_too() -> None:
-    def made() -> Any:
-        nn.set_default_context(nn.get_extension_context("cpu"))
-        return from_(WIDE).dtype
-
-    assert copy_context().run(made) == np.float32
-
-
-def test_other_contexts_leave_float64() -> None:
-    double = nn.get_extension_context("cpu", type_config="double")
-    for context in (nn.Context("cpu"), nn.Context("cpu:double"), double):
-        with nn.context_scope(context):
-            assert from_(WIDE).dtype == np.float64
-
-
-def test_types_of_contexts() -> None:
-    context = nn.get_extension_context("cpu")
-    assert (context.backend, context.type_config) == ("cpu", "float") == (nn.Context(["cpu:float"]).backend, "float")
-    assert context.__reduce__()[1][0] == "cpu:float"
-    refused = r"type_config: must be 'float' or 'double', got 'half'.*nn.precision\('float16'\)"
-    with pytest.raises(ValueError, match=refused):
-        nn.get_extension_context("cpu", type_config="half")
-    with pytest.raises(ValueError, match=refused):
-        nn.Context(["cpu:half", "cpu:float"])
-
-
 # ---------------------------------------------------------------- data that widen a graph
 
 
@@ -176,16 +116,6 @@ def test_layers_take_the_dtype_of_their_input() -> None:
         dtypes = {p.dtype.name for p in nn.get_parameters(grad_only=False).values()}
         narrow = PF.affine(nn.Variable((3, 2)), 4, name="narrow")
     assert dtypes == {"float64"} == {y.dtype.name for y in ys} and narrow.dtype == np.float32
-
-
-def test_the_warning_comes_once_for_each_line() -> None:
-    w, data = leaf("float32", need_grad=True), from_(WIDE)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        for _ in range(3):
-            h = w * data
-            _ = h * w  # float64 from here on, because of the line before
-    assert len(caught) == 1
 
 
 def test_what_is_meant_is_not_warned_of() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +13,6 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad import NdArray, Variable
 from nngrad.graph import functions_of
-from nngrad.nnabla.logger import logger
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3) / 4
 
@@ -34,25 +31,6 @@ def test_reductions(name: str, arguments: dict[str, Any]) -> None:
     result = getattr(leaf(A + 1), name)(**arguments)
     assert result.parent is not None
     np.testing.assert_allclose(result.d, getattr(A + 1, name)(**arguments), rtol=1e-6)
-
-
-def test_shapes_and_dtypes() -> None:
-    x = leaf()
-    np.testing.assert_array_equal(x.T.d, A.T)
-    np.testing.assert_array_equal(x.transpose((1, 0)).d, A.T)
-    np.testing.assert_array_equal(x.reshape((3, -1)).d, A.reshape(3, 2))
-    assert x.astype("float64").dtype == np.float64
-    assert x.astype(np.int32).d.tolist() == A.astype(int).tolist()
-    (gx,) = nn.grad(F.sum(x.T.reshape((6,)) * np.arange(6)), x)
-    np.testing.assert_array_equal(gx.d, np.arange(6).reshape(3, 2).T)
-    for sized in (x, x.data):
-        assert [sized.size_from_axis(i) for i in (-1, 0, 1, 2)] == [6, 6, 3, 1]
-
-
-def test_one_number() -> None:
-    assert leaf([[2.5]]).item() == 2.5 and isinstance(leaf([[2.5]]).item(), float)
-    with pytest.raises(ValueError, match=r"item: expected one element, got shape \(2, 3\)\. Index"):
-        leaf().item()
 
 
 def test_an_unlinked_reshape_has_the_value_of_now() -> None:
@@ -75,45 +53,7 @@ def test_filling_by_a_mask(mask: Any) -> None:
     np.testing.assert_array_equal(cell.view, np.where(chosen, -2.5, A))
 
 
-def test_methods_under_vmap_and_in_loops() -> None:
-    x = leaf()
-    rows = nn.vmap(lambda row: row.sum() * row.reshape((3, 1)).T.max())(x)
-    np.testing.assert_allclose(rows.d, A.sum(1) * A.max(1), rtol=1e-6)
-    carry, _ = F.scan(lambda c, row: (c + row.mean(), c), leaf(0.0), x)
-    np.testing.assert_allclose(carry.d, A.mean(1).sum(), rtol=1e-6)
-
-
 # ---------------------------------------------------------------- what there is around a Variable
-
-
-def test_visits_in_forward_order() -> None:
-    x, w = leaf(), leaf(np.ones((3, 2), np.float32))
-    y = F.sum(F.tanh(F.affine(x, w)) * F.exp(x @ w))
-    seen: list[Any] = []
-    y.visit(seen.append)
-    assert len(seen) == len(set(seen)) and seen[-1] is y.parent
-    for i, f in enumerate(seen):
-        assert all([v.parent is None or v.parent in seen[:i] for v in f.inputs])
-    visited: list[str] = []
-    assert y.visit_check(lambda f: visited.append(f.name) or f.name == "tanh") is True
-    assert visited[-1] == "tanh" and "sum" not in visited
-    assert y.visit_check(lambda f: f.name == "cos") is False
-    leaf().visit(seen.append)
-    deep = x
-    for _ in range(5000):
-        deep = deep + 1
-    count = [0]
-    deep.visit(lambda f: count.__setitem__(0, count[0] + 1))
-    assert count == [5000]
-
-
-def test_functions_that_take_a_variable() -> None:
-    x = leaf()
-    y, z = F.tanh(x), F.mul2(x, x)
-    assert x.function_references == [y.parent, z.parent]
-    del z
-    gc.collect()
-    assert x.function_references == [y.parent] and y.function_references == []
 
 
 def test_no_gradient_passes_what_was_built() -> None:
@@ -123,42 +63,6 @@ def test_no_gradient_passes_what_was_built() -> None:
     assert not y.need_grad and not h.need_grad and x.need_grad
     (F.sum(x) + y).backward()
     np.testing.assert_array_equal(x.g, np.ones_like(A))
-
-
-def test_unlinked_is_deprecated() -> None:
-    x = leaf()
-    with pytest.warns(DeprecationWarning, match="get_unlinked_variable"):
-        assert F.exp(x).unlinked(need_grad=False).is_leaf
-
-
-@pytest.mark.parametrize("value", ["yes", "", 1, [], 0.0])
-@pytest.mark.parametrize("give", [
-    lambda v: Variable((2,), need_grad=v), lambda v: setattr(leaf(), "need_grad", v),
-    lambda v: setattr(F.exp(leaf()), "need_grad", v), lambda v: Variable.from_numpy_array(A, need_grad=v),
-    lambda v: leaf().get_unlinked_variable(v), lambda v: leaf().apply(need_grad=v),
-    lambda v: nn.parameter.get_parameter_or_create("refused", (2,), need_grad=v),
-])
-def test_need_grad_is_a_bool(give: Any, value: Any) -> None:
-    with pytest.raises(TypeError, match=f"need_grad: expected True or False, got {re.escape(repr(value))}"):
-        give(value)
-    assert nn.get_parameters(grad_only=False).get("refused") is None
-    for flag in (np.True_, np.False_, True, False):
-        assert Variable.from_numpy_array(A, need_grad=flag).need_grad is bool(flag)
-
-
-def test_as_need_grad_is_a_bool() -> None:
-    message = "need_grad: expected True or False, got 'no'"
-    with nn.parameter_scope("as_need_grad"), pytest.raises(TypeError, match=message):
-        nn.parameter.get_parameter_or_create("w", (2,), as_need_grad="no")
-
-
-def test_tags_and_need_grad_of_functions() -> None:
-    x = leaf()
-    y, z = F.tanh(x), F.exp(leaf(need_grad=False))
-    assert y.parent.need_grad and not z.parent.need_grad
-    assert y.parent.tags == {} == y.parent.info.tags
-    y.parent.tags = {"stage": 1}
-    assert y.parent.tags == y.parent.info.tags == {"stage": 1} and z.parent.tags == {}
 
 
 def test_marking_one_function_for_recomputation() -> None:
@@ -221,19 +125,6 @@ def test_a_gradient_of_before_is_no_gradient_of_what_was_rewired() -> None:
     assert not np.allclose(nn.grad(nn.grad(y, z), w)[0].d, before)
 
 
-def test_rewiring_that_cannot_be() -> None:
-    x = leaf()
-    y = F.tanh(F.tanh(x))
-    with pytest.raises(ValueError, match="rewire_on: var depends on this Variable"):
-        x.rewire_on(y)
-    with pytest.raises(ValueError, match=r"rewire_on: var must be float32.*, like this Variable, got float32"):
-        x.rewire_on(F.sum(y))
-    with pytest.raises(TypeError, match="rewire_on: var must be a Variable, got ndarray"):
-        x.rewire_on(A)
-    x.rewire_on(x)
-    assert x.is_leaf
-
-
 def test_truncated_backpropagation() -> None:
     x = leaf()
     state = F.tanh(x)
@@ -254,33 +145,7 @@ def test_truncated_backpropagation() -> None:
     assert not x.g.any() and state.g.all()
 
 
-def test_another_shape() -> None:
-    x = leaf()
-    x.reset_shape((3, 2))
-    np.testing.assert_array_equal(x.d, A.reshape(3, 2))
-    with pytest.raises(ValueError, match=r"reset_shape: shape \(4,\) has 4 elements, but the Variable has"):
-        x.reset_shape((4,))
-    x.reset_shape((4,), force=True)
-    assert x.shape == x.g.shape == (4,) and not x.d.any()
-    y = F.tanh(x)
-    with pytest.raises(ValueError, match=r"shape and dtype are fixed at .*, because functions were applied to it"):
-        x.reset_shape((2, 2))
-    with pytest.raises(ValueError, match="because it is the output of a function"):
-        y.reset_shape((2, 2))
-
-
 # ---------------------------------------------------------------- cells
-
-
-def test_a_leaf_takes_a_cell_of_its_shape_and_dtype() -> None:
-    cell = NdArray.from_numpy_array(A.astype(np.float64))
-    x = Variable(A.shape, dtype=np.float64).apply(data=cell)
-    assert x.data is cell
-    cell.data[...] = 3
-    assert x.d[0, 0] == 3
-    for other in (Variable(A.shape), Variable((3,), dtype=np.float64)):
-        with pytest.raises(ValueError, match=r"data: the cell must be float.*, like the Variable, got float64"):
-            other.data = cell
 
 
 @pytest.mark.parametrize(
@@ -310,31 +175,6 @@ def test_arithmetic_into_a_cell() -> None:
     np.testing.assert_allclose(cell.view, (((A + 1) * A - A) / 2) ** 2, rtol=1e-6)
     with pytest.raises(ValueError, match=r"expected an array of shape \(2, 3\), or one that broadcasts"):
         cell += np.ones((2, 2, 3), np.float32)
-
-
-def test_with_a_variable_there_is_a_graph() -> None:
-    x, cell = leaf(), NdArray.from_numpy_array(A)
-    for y in (x * cell, cell * x):
-        np.testing.assert_array_equal(nn.grad(y, x)[0].d, A)
-
-
-def test_casting_a_cell() -> None:
-    cell = NdArray.from_numpy_array(A * 3)
-    other = cell.cast(np.uint8)
-    assert isinstance(other, NdArray) and other.dtype == np.uint8 and cell.view[0, 1] == 0.75
-    assert cell.cast(np.uint8, nn.get_current_context()) is None
-    assert cell.dtype == np.float32 and cell.view.tolist() == other.view.tolist() == [[0, 0, 1], [2, 3, 3]]
-
-
-def test_data_of_a_cell_in_a_mode() -> None:
-    cell = NdArray.from_numpy_array(A)
-    assert not cell.get_data("r").flags.writeable and not cell.zeroing and NdArray((2,)).zeroing
-    cell.get_data("rw", np.float32)[0, 0] = 7
-    assert cell.view[0, 0] == 7
-    with pytest.raises(ValueError, match="mode: expected 'r', 'w' or 'rw', got 'x'"):
-        cell.get_data("x")
-    with pytest.raises(ValueError, match="dtype: the cell's dtype is fixed at float32"):
-        cell.get_data(dtype=np.float64)
 
 
 # ---------------------------------------------------------------- results that are written to
@@ -378,13 +218,6 @@ def test_a_written_result_is_not_what_others_hold() -> None:
     np.testing.assert_allclose(y.d, np.tanh(A), rtol=1e-6, err_msg="that array is of a forward before")
 
 
-def test_what_is_applied_at_once_sees_what_was_written() -> None:
-    with nn.auto_forward():
-        y = F.tanh(leaf())
-        y.d[...] = 2
-        assert F.sum(y).d == 12
-
-
 def test_a_forward_fills_cells_that_somebody_holds() -> None:
     x = leaf()
     h = F.tanh(x)
@@ -405,14 +238,6 @@ def test_a_forward_fills_cells_that_somebody_holds() -> None:
     z.forward()
     del h
     assert not cell.data.any(), "x is 0, and the cell outlives the Variable"
-
-
-def test_a_forward_fills_the_cells_of_all_outputs_of_a_function() -> None:
-    first, second = F.split(leaf(), axis=0)
-    cell = second.data
-    cell.zero()
-    first.forward()
-    np.testing.assert_array_equal(cell.data, A[1])
 
 
 @pytest.mark.parametrize("run", ["forward", "together", "backward", "all", "hooks"])
@@ -487,18 +312,3 @@ def test_function_hooks_by_key() -> None:
     assert not calls
     with pytest.raises(TypeError, match="function_pre_hook: expected a function of a Function, got 3"):
         nn.set_function_pre_hook("k", 3)
-
-
-def test_logger(capfd: pytest.CaptureFixture[str]) -> None:
-    assert logger.name == "nngrad" and logger.isEnabledFor(20) and not logger.isEnabledFor(10)
-    assert logger.handlers
-
-
-def test_no_variable_is_changed_in_place() -> None:
-    x = nn.Variable.from_numpy_array([1.0, 2.0])
-    with pytest.raises(TypeError, match=r"F\.where or F\.scatter_nd.*x\.d\[\.\.\.\]"):
-        x[0] = 3.0
-
-
-def test_nn_lists_what_is_public() -> None:
-    assert sorted(dir(nn)) == sorted([*nn.__all__, "__version__"])

@@ -62,19 +62,6 @@ def test_values_can_be_had() -> None:
     assert (np.load(io.BytesIO(file.getvalue()))["x"] == expected).all()
 
 
-def test_plots_draw_values() -> None:
-    figure = pytest.importorskip("matplotlib.figure")
-    axes = figure.Figure().add_subplot()
-    y = F.sin(X)
-    (line, *_) = axes.plot(X[0], y[0])
-    assert line.get_ydata().tolist() == y.d[0].tolist()
-    assert axes.scatter(X[0], y[0], c=y[0]).get_offsets().tolist() == [[x, np.sin(x)] for x in (1.0, 2.0)]
-    assert axes.hist(X[0], bins=2)[0].tolist() == [1, 1]
-    assert axes.imshow(y).get_array().tolist() == y.d.tolist()
-    assert [bar.get_height() for bar in axes.bar(X[0], y[0])] == y.d[0].tolist()
-    axes.set_xlim(X[0, 0], X[0, 1])
-
-
 def test_the_remainder_has_the_sign_of_the_divisor() -> None:
     x = nn.Variable.from_numpy_array(np.array([-2.6, -2.0, -1e-20, 0.0, 0.3, 1.7, 7.5]), need_grad=True)
     for divisor in (2.0, -1.5):
@@ -102,7 +89,3 @@ def test_arguments_as_numpy_takes_them() -> None:
     target = nn.Variable((2,))
     assert F.dot(np.eye(2), np.ones(2), out=target) is None
     assert target.d.tolist() == [1, 1]
-
-
-def test_completion_offers_functions_only() -> None:
-    assert set(dir(F)) == {*F.names(), *F.plain_names(), "names", "plain_names"}

@@ -105,12 +105,6 @@ def test_no_two_ops_are_registered_by_one_name() -> None:
     assert [name for name, count in counts.items() if count > 1] == []
 
 
-def test_type_names_are_distinct() -> None:
-    seen: dict[str, str] = {}
-    for name, op in OPS.items():
-        assert seen.setdefault(op.type_name, name) == name, f"{name} and {seen[op.type_name]} are both {op.type_name}"
-
-
 def test_families_are_mirrored() -> None:
     names = set(FAMILIES)
     assert names == set(F.FAMILIES)
@@ -187,57 +181,6 @@ def test_rules_are_written_in_terms_of_functions() -> None:
 # ---------------------------------------------------------------- ops with bodies
 
 BODY_OPS = {op for op, _ in registry.ops() if isinstance(op, BodyOp)}
-BODIES = LIBRARY / "functions" / "bodies"
-DECLARES = RULES / "bodies.py"
-"""The one file that lists them: their rules are their own methods."""
-MAKERS = {"apply", "create"}
-"""What makes a function of an op."""
-
-
-def homes_of_body_ops() -> dict[str, str]:
-    """What ops with bodies, and their classes and arguments, are called in code, each with the module that it is of."""
-    modules = [importlib.import_module(name) for name in {op.module for op in BODY_OPS}]
-    ops = {name: op.module for module in modules for name, op in vars(module).items() if isinstance(op, BodyOp)}
-    return ops | {type(op).__name__: type(op).__module__ for op in BODY_OPS} | {"Loop": "nngrad.functions.bodies.loop"}
-
-
-def asked_by_name(code: str, homes: dict[str, str]) -> list[str]:
-    """Where code tells ops with bodies that it imports apart, by what they are called. To make functions of them, and
-    to ask them, is no such thing."""
-    tree = ast.parse(code)
-    imported = {alias.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for alias in n.names
-                if alias.name in homes and (n.module or "").endswith(homes[alias.name].rpartition(".")[2])}  # fmt: skip
-    makes = [n.args[0] for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args
-             and ast.unparse(n.func).rpartition(".")[2] in MAKERS]  # fmt: skip
-    may = {*makes, *[n.value for n in ast.walk(tree) if isinstance(n, ast.Attribute)]}
-    found = []
-    for node in ast.walk(tree):
-        by_name = isinstance(node, ast.Name) and node.id in imported
-        by_module = isinstance(node, ast.Attribute) and node.attr in homes
-        by_text = isinstance(node, ast.Constant) and node.value in {op.name for op in BODY_OPS}
-        if (by_name or by_module or by_text) and node not in may:
-            found.append(f"line {node.lineno}: {ast.unparse(node)}")
-    return found
-
-
-def test_nothing_tells_ops_with_bodies_apart_but_themselves() -> None:
-    homes = homes_of_body_ops()
-    own = {DECLARES, *BODIES.glob("*.py"), *[Path(importlib.import_module(m).__file__ or "") for m in homes.values()]}
-    asked = {path: asked_by_name(path.read_text(), homes) for path in sources() if path not in own}
-    assert {path: found for path, found in asked.items() if found} == {}
-
-
-def test_what_tells_ops_with_bodies_apart_is_found() -> None:
-    homes = homes_of_body_ops()
-    imports = "".join([f"from {home} import {name}\n" for name, home in homes.items()])
-    for line in (
-        "f.op is scan_of_body", "forms = {switch_of_bodies: 1}", "isinstance(f.op, Scan)", "Loop(*f.arguments)",
-        "isinstance(x, loop.Loop)", "f.name == 'while_of_bodies'", "mapped_one in body.ops", "apply(f, root_of_body)",
-        "isinstance(f.op, GivenGradient)",
-    ):  # fmt: skip
-        assert asked_by_name(imports + line, homes), line
-    for line in ("y = apply(scan_of_body, xs, loop)", "gxs = checkpoint_of_body.gradients(f, gys, wanted)"):
-        assert not asked_by_name(imports + line, homes), line
 
 
 def test_ops_with_bodies_have_rules_of_their_own() -> None:

@@ -118,27 +118,6 @@ def test_a_rule_makes_a_graph_smaller() -> None:
             np.testing.assert_allclose(x.d, y.d, rtol=1e-14, err_msg=name)
 
 
-def test_elements_are_taken_where_ones_and_zeros_choose_them() -> None:
-    (y, whole, other), without = [
-        emitted(lambda: [F.sum(chooser() * A4, axis=axis) for axis in (-1, (0, 1), 0)], off)
-        for off in ([], ["chosen-elements"])
-    ]
-    assert y.parent is not None and y.parent.op is F.take_points
-    assert [each.parent.op for each in (whole, other, *without) if each.parent is not None] == [F.sum] * 5
-    nn.forward_all([y, whole, other])
-    np.testing.assert_array_equal(y.d, A4.d[[2, 0]])
-    assert whole.d == A4.d[[2, 0]].sum()
-    np.testing.assert_array_equal(other.d, A4.d * [1, 0, 1, 0])
-
-
-def test_squares_and_reciprocals_are_powers() -> None:
-    (cube, one, inverse) = emitted(lambda: [F.square(A) * A, F.reciprocal(A) * A, F.square(F.reciprocal(A)) * A], [])
-    assert [len(functions_of([y])) for y in (cube, one, inverse)] == [1, 1, 1]
-    nn.forward_all([cube, one, inverse])
-    for y, expected in ((cube, A.d**3), (one, np.ones(3)), (inverse, 1 / A.d)):
-        np.testing.assert_allclose(y.d, expected, rtol=1e-15)
-
-
 def test_without_like_terms_other_sums_are_collected() -> None:
     common, again, more, alike = emitted(lambda: [2 * A + 2 * B, B + A, A + 1 + 2, A + B - A], ["like-terms"])
     assert [f.name for f in functions_of([common, again])] == ["add2", "mul_scalar"]
@@ -286,15 +265,6 @@ def test_rules_are_documented() -> None:
     assert [name for name in RULES if f"`{name}`" not in text] == []
 
 
-def test_rules_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(ValueError, match="no rule named 'like-term'; did you mean 'like-terms'"):
-        nn.simplify(without=["like-term"])
-    with pytest.raises(ValueError, match=r"no rule named 'everything'; nn\.show_rewrites"):
-        nn.simplify(without=["ones", "everything"])
-    with pytest.raises(TypeError, match=r"write \['ones'\]"):
-        nn.simplify(without="ones")
-
-
 def test_the_innermost_switch_counts() -> None:
     def counts() -> int:
         with emitting([], 1):
@@ -310,35 +280,6 @@ def test_the_innermost_switch_counts() -> None:
             assert counts() == 0
         assert nn.simplify(without=["ones", "identities"])(counts)() == 2
     assert counts() == 0
-
-
-def test_executables_tell_the_switches_apart() -> None:
-    x = leaf(3, need_grad=True)
-
-    def compiled() -> int:
-        before = nn.executables.info().misses
-        y = F.sum(F.tan(x))
-        y.forward()
-        y.backward()
-        return nn.executables.info().misses - before
-
-    assert compiled() > 0
-    assert compiled() == 0
-    with nn.simplify(without=["like-factors"]):
-        assert compiled() > 0
-        assert compiled() == 0
-    with nn.simplify(without=["order-of-factors"]):
-        compiled()
-    assert compiled() == 0
-
-
-def test_ops_of_the_users_own_are_rewritten_by_what_they_are() -> None:
-    @nn.graph.op(linear=True)
-    def reversed_twice(x, /):  # type: ignore[no-untyped-def]
-        """`x`."""
-        return x[::-1][::-1]
-
-    assert len(functions_of(emitted(lambda: [0.5 * reversed_twice(2 * A)], []))) == 1
 
 
 # ---------------------------------------------------------------- masks where something is repeated
