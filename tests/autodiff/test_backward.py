@@ -9,7 +9,6 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.walk import Grad
 from tests.leaves import vector
 
 # ---------------------------------------------------------------- nn.backward
@@ -54,29 +53,6 @@ def test_one_output_once_twice_on_the_way_to_another_and_none_at_all() -> None:
     h = F.sin(x)
     nn.backward([h * h, h], [1.0, 1.0])
     assert x.g == pytest.approx((2 * np.sin(0.5) + 1) * np.cos(0.5))
-
-
-def test_several_outputs_run_as_one_executable(monkeypatch: pytest.MonkeyPatch) -> None:
-    walks = []
-    original = Grad.walk
-    monkeypatch.setattr(Grad, "walk", lambda self, *args: walks.append(args) or original(self, *args))
-
-    def step() -> tuple[Any, int]:
-        x = vector(0.75)
-        y, z = F.sin(x) * 1.5, F.exp(x) * x
-        nn.forward_all([y, z])
-        nn.backward([z, y], [1.0, None])
-        runs = nn.executables.info()
-        np.testing.assert_allclose([y.d, z.d], [1.5 * np.sin([0.75]), np.exp([0.75]) * 0.75])
-        assert nn.executables.info() == runs
-        return x.g, len(walks)
-
-    first, count = step()
-    assert count == 1
-    second, count = step()  # the same structure: nothing is walked again
-    assert count == 1
-    np.testing.assert_array_equal(first, second)
-    assert first == pytest.approx(1.5 * np.cos(0.75) + np.exp(0.75) * 1.75)
 
 
 def test_each_output_is_differentiated_where_its_own_forward_was_if_it_needs_a_gradient() -> None:
@@ -260,22 +236,6 @@ def test_double_backprop_keeps_gradients_as_variables() -> None:
     np.testing.assert_array_equal(x.grad_var.d, x.g)
     (ggx,) = nn.grad(x.grad_var, x)
     assert ggx.d == pytest.approx(-np.sin(0.5))
-
-
-@pytest.mark.parametrize("value", [None, 0.0, 7.0])
-def test_a_gradient_that_was_written_over_has_no_variable(value: float | None) -> None:
-    x = vector(1.0, 2.0)
-    y = F.sum(x * x)
-    y.backward(enable_double_backprop=True)
-    if value is None:
-        x.grad.zero()
-    else:
-        x.g = value
-    assert x.g.tolist() == [value or 0.0] * 2  # reading it changes nothing
-    assert x.grad_var is None
-    y.backward(enable_double_backprop=True)
-    assert x.grad_var is not None
-    assert x.grad_var.d.tolist() == [2.0, 4.0]
 
 
 def test_a_gradient_variable_that_is_set_is_kept() -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from backward_registry import registry
 from nngrad.graph import Variable, functions_of
 from tests.leaves import leaf
 from tests.oracle import check
@@ -119,21 +118,6 @@ def test_backward_is_asked_only_for_what_is_wanted_and_never_for_integers() -> N
     assert Mul.asked == [(0,)]
     np.testing.assert_array_equal(ga.d, i.d)
     assert gi is None
-
-
-def test_surrogates_are_known_as_such() -> None:
-    class Step(nn.FunctionNode):
-        exact = False
-
-        def forward(self, x: Any) -> Any:
-            return jnp.sign(x)
-
-        def backward(self, indexes: Any, grad_outputs: Any) -> Any:
-            return grad_outputs
-
-    assert not registry["Step"].exact and registry["Mul"].exact
-    x = leaf(A)
-    np.testing.assert_array_equal(nn.grad(Step()(x) * 3, x)[0].d, np.full(A.shape, 3.0))
 
 
 # ---------------------------------------------------------------- accumulation

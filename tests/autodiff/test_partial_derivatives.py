@@ -125,18 +125,3 @@ def test_derivatives_are_those_of_jax(act: str, form: str, wanted: tuple[int, li
     for got, want in zip(results, expected, strict=True):
         size = max(1, np.abs(want).max())
         np.testing.assert_allclose(np.reshape(got, want.shape), want, rtol=1e-9, atol=1e-9 * size)
-
-
-def test_rows_that_are_mixed_are_differentiated_as_before() -> None:
-    x = Variable.from_numpy_array(np.random.default_rng(6).uniform(-1, 1, (3, 2)))
-    w = Variable.from_numpy_array(weights(2, 4)[0])
-    y = F.sum(F.tanh((x - F.mean(x, axis=0, keepdims=True)) @ w), axis=1, keepdims=True)
-    (g,) = nn.grad(y, x)
-    (again,) = nn.grad(g[:, :1] ** 2, x)
-    assert [order.mode for order in nn.explain(again).orders] == ["reverse", "symmetric"]
-
-    def theirs(x: Any) -> Any:
-        f = lambda x: jnp.sum(jnp.tanh((x - x.mean(0, keepdims=True)) @ w.d))  # noqa: E731
-        return jnp.sum(jax.grad(f)(x)[:, 0] ** 2)
-
-    np.testing.assert_allclose(again.d, by_jax(jax.grad(theirs), x.d), rtol=1e-10, atol=1e-12)

@@ -32,26 +32,6 @@ def test_grad_inputs_are_added_to() -> None:
     np.testing.assert_array_equal(gw.d, [1, 2])
 
 
-def test_a_grad_input_in_the_middle_flows_on() -> None:
-    x = leaf(0.5)
-    h = F.sin(x)
-    y = h * h
-    gh, gx = nn.grad(y, [h, x], grad_inputs=[[10.0], None])
-    s, c = np.sin(0.5), np.cos(0.5)
-    assert gh.d == pytest.approx(2 * s + 10)
-    assert gx.d == pytest.approx((2 * s + 10) * c)
-
-
-def test_a_grad_input_can_be_differentiated_through() -> None:
-    x, v = leaf(0.5), leaf(3.0)
-    (gx,) = nn.grad(F.sin(x), x, grad_inputs=[v * v])
-    ggx, ggv = nn.grad(gx * gx, [x, v])
-    g = np.cos(0.5) + 9
-    assert gx.d == pytest.approx(g)
-    assert ggx.d == pytest.approx(2 * g * -np.sin(0.5))
-    assert ggv.d == pytest.approx(2 * g * 6)
-
-
 # ---------------------------------------------------------------- set_grad, retain_grad
 
 
@@ -63,14 +43,6 @@ def test_set_grad_keeps_the_gradients_at_the_inputs() -> None:
     assert x.grad_var is gx and w.grad_var is gw and h.grad_var is None
     np.testing.assert_array_equal(x.g, 2 * x.d * w.d**2)
     np.testing.assert_array_equal(gx.d, x.g)
-
-
-def test_the_kept_gradient_can_be_differentiated() -> None:
-    x = leaf(2.0)
-    nn.grad(x**4, x, set_grad=True)
-    assert x.grad_var is not None
-    nn.grad(x.grad_var, x, set_grad=True)
-    assert x.g == pytest.approx(48.0)
 
 
 def test_cleargrad_forgets_value_and_graph() -> None:
@@ -106,35 +78,7 @@ def test_retain_grad_keeps_every_gradient_on_the_way() -> None:
         np.testing.assert_array_equal(v.grad_var.d, v.g)
 
 
-def test_retained_gradients_can_be_differentiated() -> None:
-    x = leaf(0.5)
-    h = F.sin(x)
-    nn.grad(h**3, x, retain_grad=True)
-    assert h.grad_var is not None
-    (g,) = nn.grad(h.grad_var, x, retain_grad=True)
-    s, c = np.sin(0.5), np.cos(0.5)
-    assert g.d == pytest.approx(6 * s * c)
-    assert h.g == pytest.approx(6 * s)  # now the gradient of the gradient
-
-
 # ---------------------------------------------------------------- loss_scale
-
-
-@pytest.mark.parametrize("grad_outputs", [None, 2.0, [[1.0, 3.0]]])
-@pytest.mark.parametrize("scale", [8.0, Variable.from_numpy_array(np.float64(8))])
-def test_loss_scale_multiplies_the_gradients_at_the_outputs(grad_outputs: Any, scale: Any) -> None:
-    x = leaf(1.0, 2.0)
-    y = F.tanh(x)
-    (plain,) = nn.grad(y, x, grad_outputs=grad_outputs)
-    (scaled,) = nn.grad(y, x, grad_outputs=grad_outputs, loss_scale=scale)
-    np.testing.assert_allclose(scaled.d, 8 * plain.d, rtol=1e-14)
-
-
-def test_loss_scale_of_a_gradient_of_a_gradient() -> None:
-    x = leaf(0.5)
-    (gx,) = nn.grad(F.sin(x), x, loss_scale=4.0)
-    (ggx,) = nn.grad(gx, x, loss_scale=2.0)
-    assert ggx.d == pytest.approx(-8 * np.sin(0.5))
 
 
 def test_small_gradients_in_float16_survive_with_a_loss_scale() -> None:
@@ -241,25 +185,6 @@ def test_stop_gradients_as_in_tensorflow() -> None:
     assert [float(g.d) for g in total] == [3.0, 1.0]
     partial = nn.grad(a + b, [a, b], stop_gradients=[a, b])
     assert [float(g.d) for g in partial] == [1.0, 1.0]
-
-
-def test_stop_gradients_make_inputs_unreachable() -> None:
-    x = leaf(1.0)
-    h = F.exp(x)
-    assert nn.grad(h * 2.0, x, stop_gradients=h, unreachable="none") == [None]
-    assert nn.grad(h, x, stop_gradients=h)[0].d == pytest.approx(0.0)
-    assert h.need_grad  # nothing was switched for good
-
-
-def test_stop_gradients_in_a_gradient_of_a_gradient() -> None:
-    x = leaf(0.5)
-    h = F.sin(x)
-    (gx,) = nn.grad(h * x, x, stop_gradients=h)
-    assert gx.d == pytest.approx(np.sin(0.5))
-    (ggx,) = nn.grad(gx, x)
-    assert ggx.d == pytest.approx(np.cos(0.5))
-    (none,) = nn.grad(gx, x, stop_gradients=[h])
-    assert none.d == pytest.approx(0.0)
 
 
 # ---------------------------------------------------------------- all together, and eagerly

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,8 +16,8 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.graph import Variable
-from tests.autodiff.test_properties import SETTINGS, Recipe, agree, draw_leaves, follow, recipes
-from tests.together import Called, Check, Wanted, by_itself, computed, together, values
+from tests.autodiff.test_properties import SETTINGS
+from tests.together import Check, by_itself, together, values
 
 RNG = np.random.default_rng(0)
 WEIGHTS = [RNG.normal(size=s) / s[0] ** 0.5 for s in [(1, 5), (5, 5), (5, 1)]]
@@ -46,20 +44,6 @@ def nested(y: Variable, xs: list[Variable], **options: Any) -> list[Variable]:
 # ---------------------------------------------------------------- forward mode
 
 
-@SETTINGS
-@given(recipes())
-def test_tangents_agree_with_jax(recipe: Recipe) -> None:
-    arrays = draw_leaves(recipe)
-    leaves, tangents = [leaf(a) for a in arrays], [np.cos(np.arange(a.size)).reshape(a.shape) for a in arrays]
-    moved = Pushforward()(follow(recipe, leaves, ours=True), leaves, [leaf(t) for t in tangents])
-
-    def theirs(*given: Any) -> Any:
-        return jax.jvp(lambda *xs: follow(recipe, xs, ours=False), given[: len(arrays)], given[len(arrays) :])[1]
-
-    ((ours,),), (expected,) = computed([Wanted([moved]), Called(theirs, [[*arrays, *tangents]])])
-    agree(ours, expected, 1e-10)
-
-
 def test_what_stops_gradients_stops_tangents() -> None:
     x = leaf([1.0, 2.0])
     stopped = F.sin(x)
@@ -69,47 +53,6 @@ def test_what_stops_gradients_stops_tangents() -> None:
 
 
 # ---------------------------------------------------------------- nested gradients
-
-
-def sinc_series(h: Any) -> Any:
-    """sin(h) / h, in which nothing cancels near 0."""
-    return sum([(-1) ** k * h ** (2 * k) / float(math.factorial(2 * k + 1)) for k in range(16)])
-
-
-SMOOTH: dict[str, tuple[Callable[[Variable], Variable], Callable[[Any], Any]]] = {
-    "softplus": (F.softplus, jax.nn.softplus),
-    "softplus, beta": (lambda h: F.softplus(h, beta=2.0), lambda h: jax.nn.softplus(2 * h) / 2),
-    "sigmoid": (F.sigmoid, jax.nn.sigmoid),
-    "log_sigmoid": (F.log_sigmoid, jax.nn.log_sigmoid),
-    "swish": (F.swish, jax.nn.silu),
-    "gelu": (F.gelu, jax.nn.gelu),
-    "mish": (F.mish, jax.nn.mish),
-    "elu": (F.elu, jax.nn.elu),
-    "celu": (lambda h: F.celu(h, axis=1)[:, : h.shape[1]], jax.nn.elu),
-    "selu": (F.selu, jax.nn.selu),
-    "softsign": (F.softsign, jax.nn.soft_sign),
-    "tanh_shrink": (F.tanh_shrink, lambda h: h - jnp.tanh(h)),
-    "sinc": (F.sinc, sinc_series),
-    "sinc_derivative": (lambda h: F.sinc_derivative(h, order=1), jnp.vectorize(jax.grad(sinc_series))),
-    "cast": (lambda h: F.tanh(F.cast(h, dtype="float64")), jnp.tanh),
-}
-
-
-@pytest.mark.parametrize("name", ["softplus", "mish", "cast"])
-@together
-def test_operators_take_rows_apart_through_every_activation(name: str) -> Check:
-    activation, reference = SMOOTH[name]
-    first, x = leaf(RNG.normal(size=(3, 5))), leaf(RNG.uniform(-1, 1, (4, 3)))
-    y = F.affine(activation(F.affine(activation(F.affine(x, first)), leaf(WEIGHTS[1]))), leaf(WEIGHTS[2]))
-
-    def theirs(point: Any) -> Any:
-        return (reference(reference(point @ first.d) @ WEIGHTS[1]) @ WEIGHTS[2])[0]
-
-    both = jax.vmap(lambda point: (jax.grad(theirs)(point), jax.hessian(theirs)(point)))
-    graphs = Wanted([[nn.jacobian(y, x), nn.laplacian(y, x)]])
-    (((rows, traces),),), ((gradients, matrices),) = yield [graphs, Called(both, [[x.d]])]
-    np.testing.assert_allclose(rows[:, 0], gradients, rtol=1e-9)
-    np.testing.assert_allclose(traces[:, 0], np.trace(matrices, axis1=1, axis2=2), rtol=1e-9)
 
 
 def as_plain(build: Callable[[], list[Variable]], atol: float = 0.0) -> Check:
@@ -187,25 +130,6 @@ def test_gradients_of_numbers_are_differentiated_forward(between: Callable[[Vari
 
 
 # ---------------------------------------------------------------- where forward mode may not go
-
-
-@together
-def test_surrogate_rules() -> Check:
-    x = leaf([[0.3], [1.7]])
-    yield from as_plain(lambda: nested(F.round(x * 2) * F.sin(x) * F.round(x), [x] * 3), 1e-12)
-
-
-@together
-def test_need_grad_false_and_unlink() -> Check:
-    x = leaf([[0.3], [1.7]])
-
-    def stopped() -> list[Variable]:
-        h = F.sin(x)
-        h.need_grad = False
-        return nested(h * x**3, [x] * 3)
-
-    yield from as_plain(stopped, 1e-12)
-    yield from as_plain(lambda: nested(F.unlink(F.sin(x)) * x**3, [x] * 3), 1e-12)
 
 
 @pytest.mark.parametrize("field", [lambda x: F.sin(x) * x, lambda x: F.sum(F.sin(x) * F.sum(x * x))])

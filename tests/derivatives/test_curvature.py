@@ -10,8 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
@@ -62,10 +60,9 @@ def fisher_of_softmax(logits: np.ndarray, j: np.ndarray, samples: int) -> np.nda
     return total / samples
 
 
-@settings(max_examples=8, deadline=None)
-@given(batch=st.integers(1, 4), width=st.integers(1, 3), out=st.integers(1, 3), seed=st.integers(0, 99))
-def test_gauss_newton_is_that_of_the_dense_jacobian(batch: int, width: int, out: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
+@pytest.mark.parametrize(("batch", "width", "out"), [(1, 2, 1), (3, 1, 2)])
+def test_gauss_newton_is_that_of_the_dense_jacobian(batch: int, width: int, out: int) -> None:
+    rng = np.random.default_rng(batch)
     arrays, x = weights(rng, 2, width, out), rng.standard_normal((batch, 2))
     with jax.enable_x64(True):
         p = leaves(arrays)

@@ -98,14 +98,6 @@ def test_the_mean_over_all_subsets_is_exact(name: str, known: dict[str, np.ndarr
     assert values.std(axis=0).min() > 0.1
 
 
-@pytest.mark.parametrize("name", ["laplacian", "divergence"])
-def test_the_mean_over_all_signs_is_exact(name: str, known: dict[str, np.ndarray]) -> None:
-    y = estimate(name, 1, "rademacher")
-    (bits,) = drawn(y, "bernoulli")
-    values = for_each(y, {bits: np.reshape(list(itertools.product([0, 1], repeat=SIZE)), (-1, *bits.shape))})
-    np.testing.assert_allclose(values.mean(axis=0), known[name], rtol=1e-12)
-
-
 def test_bilaplacian_is_exact_over_all_pairs(known: dict[str, np.ndarray]) -> None:
     y = estimate("bilaplacian", 1, "sparse")
     first, second = drawn(y, "distinct_integers")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,8 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.derivatives.vectorize import vectorize
 from nngrad.execution.interpret import interpret
-from nngrad.graph import Op, Variable, functions_of
-from tests.autodiff.test_properties import SETTINGS, Recipe, TwoSided, draw_leaves, follow, recipes
+from nngrad.graph import Op, Variable
+from tests.autodiff.test_properties import SETTINGS, Recipe, draw_leaves, follow, recipes
 from tests.oracle import Arrays, as_tuple, is_floating, nngrad_graph, projections
 from tests.samples import Sample, all_samples
 from tests.slow import slow_but_every
@@ -27,11 +26,6 @@ K = 4
 def leaf(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Variable:
     """A leaf with normal numbers."""
     return Variable.from_numpy_array(np.random.default_rng(seed).standard_normal(shape).astype(dtype))
-
-
-def names(outputs: Sequence[Variable]) -> list[str]:
-    """Names of the ops that `outputs` depend on."""
-    return [f.name for f in functions_of(outputs)]
 
 
 def close(ours: Any, expected: Any, rtol: float = 1e-10) -> None:
@@ -197,20 +191,6 @@ def test_conditions_keep_their_alignment(condition: tuple[int, ...], shape: tupl
         (ours,) = vectorize([y], table)
         rows = [interpret([y], {id(x): v.d[k] for x, v in table.items()})[0] for k in range(K)]
         np.testing.assert_array_equal(interpret([ours], {})[0], np.stack(rows))
-
-
-def test_functions_with_several_outputs_of_ones_own() -> None:
-    a, b = leaf(2, 3), leaf(2, 3, seed=1)
-    p, s = TwoSided()(a, b)
-    values = Variable.from_numpy_array(varied(a.d))
-    ours = vectorize([p * s, s], {a: values})
-    assert names(ours).count("mapped_several") == 1
-    gradients = nn.grad([ours[0] * ours[0]], [values, b])
-    expected = [F.sin(values) * b, values + F.cos(b)]
-    expected[0] = expected[0] * expected[1]
-    wanted = nn.grad([expected[0] * expected[0]], [values, b])
-    for ours_, theirs in zip([*ours, *gradients], [*expected, *wanted], strict=True):
-        np.testing.assert_allclose(*interpret([ours_, theirs], {}), rtol=1e-11)
 
 
 # ---------------------------------------------------------------- what stays as it is

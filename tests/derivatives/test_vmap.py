@@ -63,25 +63,7 @@ def test_scan_to_order_2(number: int) -> None:
     check_rows(flat(function, OURS), flat(function, THEIRS), [X, C, W], axes, 2)
 
 
-def test_scan_to_order_3() -> None:
-    check_rows(flat(SCANS[0], OURS), flat(SCANS[0], THEIRS), [X, C, W], (None, 0, None), 3)
-
-
 # ---------------------------------------------------------------- branches
-
-
-def test_branches_that_rows_take_by_themselves() -> None:
-    """Each row by its own branch; the logarithm is not real for those that do not take it."""
-    def ours(c: Any, w: Any) -> Any:
-        s = F.sum(c)
-        return F.cond(s > 0, lambda: F.sum(F.log(s * F.exp(w))), lambda: F.sum(F.sin(c) @ w))
-
-    def theirs(c: Any, w: Any) -> Any:
-        s = jnp.sum(c)
-        return lax.cond(s > 0, lambda: jnp.sum(jnp.log(s * jnp.exp(w))), lambda: jnp.sum(jnp.sin(c) @ w))
-
-    rows = np.stack([C * k for k in (1.0, -1.0, 0.0, 2.0)])
-    check(nn.vmap(ours, in_axes=(0, None)), by_rows(theirs, (0, None)), [rows, W], 2, numeric=False)
 
 
 @pytest.mark.parametrize("index", [[0, 1, 2, 1], [-3, 7, 0, 2], [1, 1, 1, 1]])
@@ -172,35 +154,12 @@ def test_a_branch_with_a_loop_that_would_not_end_for_rows_that_do_not_take_it() 
     np.testing.assert_array_equal(nn.vmap(ours)(leaf([0.0, -1.0])).d, [0, -1])
 
 
-def test_a_bounded_loop_to_order_2() -> None:
-    def ours(a: Any) -> Any:
-        return F.while_loop(lambda y: F.abs(y * y - a) > 1e-12, lambda y: (y + a / y) / 2, a * 0.5 + 0.5, bound=9)
-
-    def theirs(a: Any) -> Any:
-        y = a * 0.5 + 0.5
-        for _ in range(9):
-            y = jnp.where(jnp.abs(y * y - a) > 1e-12, (y + a / y) / 2, y)
-        return y
-
-    check(nn.vmap(ours), by_rows(theirs, (0,)), [np.array([2.0, 1.0, 9.0])], 2, numeric=False)
-
-
 # ---------------------------------------------------------------- gradients of each sample
 
 
 def loss(m: Any, x: Any, t: Any, w: Any) -> Any:
     """A loss of one sample."""
     return m.sum((m.tanh(x @ w) - t) ** 2)
-
-
-def test_gradients_of_each_sample_to_order_3() -> None:
-    def ours(x: Any, t: Any, w: Any) -> Any:
-        return nn.grad(loss(F, x, t, w), [w])[0]
-
-    def theirs(x: Any, t: Any, w: Any) -> Any:
-        return jax.grad(lambda w: loss(jnp, x, t, w))(w)
-
-    check_rows(ours, theirs, [C[0], C[1], W], (0, 0, None), 2)
 
 
 def test_gradients_of_each_sample_reach_what_is_read_from_outside() -> None:

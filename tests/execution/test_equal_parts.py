@@ -75,14 +75,6 @@ def test_values_are_those_of_one_piece() -> None:
     assert nn.executables.info().optimised == 1
 
 
-def test_a_device_that_was_asked_for() -> None:
-    with nn.context_scope(nn.Context("cpu")):
-        loss, weights = adapted()
-        g, _ = nn.grad(loss, weights)
-        np.testing.assert_allclose(g.d, gradients()[0], rtol=2e-5, atol=1e-6)
-    assert nn.executables.info().quick == 1
-
-
 @pytest.mark.parametrize("count", [1, 2, 7, 300])
 @pytest.mark.parametrize("window", [2, 8])
 def test_parts_cover_all_calls_however_few(count: int, window: int) -> None:

@@ -5,7 +5,6 @@ XLA on CPUs may read what it has overwritten where JAX by itself gives it such a
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +16,6 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.jax as nj
-from nngrad.graph.leaf import raw_together
-from nngrad.solvers.donation import InPlace, InPlaceValue
-from tests.graph.test_locks import Watched
 
 X = np.random.RandomState(0).standard_normal((8, 6))
 
@@ -62,20 +58,3 @@ def test_what_is_opened_is_not_overwritten_before_it_is_read(name: str) -> None:
     with jax.enable_x64(True):
         by_call = nj.grad(lambda x: jnp.sum(f(x) ** 3))(X)
     np.testing.assert_allclose(by_call, first, rtol=1e-11, atol=1e-14)
-
-
-def test_readers_take_the_locks_of_what_is_updated_in_place() -> None:
-    """Each value's alone, and those of several in one order, whichever is read first."""
-    taken: list[Any] = []
-    owners = [InPlace(((np.full(2, float(i)),),)) for i in range(4)]
-    for owner in owners:
-        owner.lock = Watched(taken)  # type: ignore[assignment]
-    values = [InPlaceValue(owner, 0, 0) for owner in owners]
-    assert [value.raw()[0] for value in values] == [0.0, 1.0, 2.0, 3.0]
-    assert taken == [owner.lock for owner in owners]
-    orders = []
-    for given in itertools.permutations(values):
-        taken.clear()
-        assert [array[0] for array in raw_together(given)] == [value.owner.held[0][0][0][0] for value in given]
-        orders.append(taken[: len(owners)])
-    assert all([order == orders[0] for order in orders])

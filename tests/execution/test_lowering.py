@@ -17,8 +17,7 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.cpu.substitutes import SUBSTITUTES
 from nngrad.execution.lower import linearize, lower
-from nngrad.execution.passes import lowered
-from nngrad.execution.program import Program, in_one
+from nngrad.execution.program import Program
 from nngrad.graph import Variable
 from nngrad.graph.jaxpr import primitives_in
 from nngrad.graph.spec import x64_if
@@ -82,36 +81,6 @@ def critic() -> tuple[list[Variable], list[Variable]]:
     return [penalty, *nn.grad([penalty], [w, v])], [x, w, v]
 
 
-def recurrence() -> tuple[list[Variable], list[Variable]]:
-    """The gradient of a recurrence that is written out."""
-    h, w = leaf(2, 3), leaf(3, 3)
-    y = h
-    for _ in range(40):
-        y = F.tanh(F.batch_matmul(y, w) + h)
-    return nn.grad([F.sum(y)], [h, w]), [h, w]
-
-
-def many_sums() -> tuple[list[Variable], list[Variable]]:
-    """Sums over an axis that comes first, of which CPUs make a product of matrices."""
-    x = leaf(2, 2000)
-    return [F.sum(x * x, axis=0)], [x]
-
-
-@pytest.mark.parametrize(
-    ("graph", "on_cpu"),
-    [(critic, "stablehlo.transpose"), (recurrence, "stablehlo.while"), (many_sums, "stablehlo.dot_general")],
-)
-def test_passes_are_those_of_the_platform_that_is_lowered_for(graph: Any, on_cpu: str) -> None:
-    program = linearize(graph()[0]).program
-    as_it_is = traced(lowered(program, None, as_a_whole=True).program, in_one)
-    asked_once = traced(program)
-    assert on_cpu in lowered_for(asked_once, "cpu")
-    for platform in PLATFORMS:
-        text = lowered_for(asked_once, platform)
-        assert on_cpu not in text
-        assert without_name(text) == without_name(lowered_for(as_it_is, platform))
-
-
 @pytest.mark.parametrize("channel_last", [False, True])
 def test_other_forwards_for_cpus_give_the_same(channel_last: bool) -> None:
     x, dy = leaf(2, 5, 5, 3), leaf(2, 3, 2, 3) if not channel_last else leaf(2, 2, 2, 3)
@@ -133,11 +102,6 @@ def test_other_forwards_for_cpus_give_the_same(channel_last: bool) -> None:
         )
     small = F.sum(leaf(3, 100), axis=0).parent
     assert SUBSTITUTES[F.sum]([v.spec for v in small.inputs], F.sum.named(small.arguments)) is None
-
-
-def without_name(text: str) -> list[str]:
-    """The lines of a program, but for the first, which names it."""
-    return text.splitlines()[1:]
 
 
 class OnHost(nn.CustomFunction):

@@ -67,30 +67,6 @@ def test_states_that_are_computed_together_compile_once(order: str, compilations
     assert compilations() <= 2
 
 
-def layers(count: int = 24) -> list[nn.Variable]:
-    rng = np.random.default_rng(0)
-    h, steps = nn.Variable.from_numpy_array(rng.standard_normal((3, 5))), []
-    for i in range(count):
-        w = nn.Variable.from_numpy_array(rng.standard_normal((h.shape[1], 5 + i % 3)), need_grad=True)
-        h = F.tanh(F.affine(h, w))
-        steps.append(h)
-    return steps
-
-
-@pytest.mark.parametrize("order", ORDERS)
-def test_a_loop_that_builds_and_reads_settles(order: str, compilations: Count) -> None:
-    counts = []
-    for _ in range(5):
-        before = compilations()
-        steps = layers()
-        steps[-1].forward()
-        for i, y in ORDERS[order](steps):
-            assert y.d.shape[1] == 5 + i % 3
-        counts.append(compilations() - before)
-    assert counts[0] <= 24, counts  # one for each
-    assert counts[-1] == 0, counts
-
-
 def write(x: nn.Variable) -> None:
     x.d = 2.0
 

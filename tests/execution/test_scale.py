@@ -61,19 +61,6 @@ def test_a_long_chain_is_built_differentiated_twice_and_deleted(collector_off: N
     assert live_nodes() == before + 1
 
 
-def test_a_long_chain_is_run_op_by_op() -> None:
-    x = Variable.from_numpy_array(np.array([0.5, -0.25]), need_grad=True)
-    y = chain(x, 2000)
-    (gx,) = nn.grad(y, x)
-    value, gradient = interpret([y, gx], {})
-    expected, slope = x.d.copy(), np.ones(2)
-    for _ in range(1000):
-        expected = np.tanh(1.01 * expected)
-        slope = slope * 1.01 * (1 - expected * expected)
-    np.testing.assert_allclose(value, expected, rtol=1e-9)
-    np.testing.assert_allclose(gradient, slope, rtol=1e-9)
-
-
 def test_a_graph_of_exponentially_many_paths() -> None:
     x = Variable.from_numpy_array(np.array([1.0]))
     y = x

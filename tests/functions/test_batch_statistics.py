@@ -78,21 +78,6 @@ def test_forward_and_backward_update_once() -> None:
     layer.check(4)
 
 
-def test_forward_all_with_gradients_updates_once() -> None:
-    layer = Layer()
-    loss = F.sum(F.tanh(layer.y))
-    gradients = nn.grad(loss, [layer.x, layer.gamma])
-    second = nn.grad(F.sum(gradients[0] ** 2), layer.x)
-    nn.forward_all([loss, *gradients, *second])
-    layer.check(1)
-
-
-def test_hooks_do_not_change_the_count() -> None:
-    layer = Layer()
-    layer.y.forward(function_pre_hook=lambda _: None)
-    layer.check(1)
-
-
 def test_statistics_of_16_bit_batches_are_kept_in_float32() -> None:
     x = Variable.from_numpy_array((DATA * 300).astype(np.float16))
     mean, variance = Variable(SHAPE), Variable(SHAPE)
@@ -110,17 +95,6 @@ def test_inference_uses_and_leaves_the_running_statistics() -> None:
     np.testing.assert_allclose(layer.y.d, (DATA - 2) / np.sqrt(4 + 1e-5) * 1.5 + 0.5)
     np.testing.assert_array_equal(layer.mean.d, np.full(SHAPE, 2.0))
     np.testing.assert_array_equal(layer.variance.d, np.full(SHAPE, 4.0))
-
-
-def test_training_does_not_depend_on_the_running_statistics() -> None:
-    layer = Layer()
-    layer.y.forward()
-    before = layer.y.d.copy()
-    layer.mean.d, layer.variance.d = 7.0, 9.0
-    layer.y.forward()
-    np.testing.assert_array_equal(layer.y.d, before)
-    for gradient in nn.grad(layer.y, [layer.mean, layer.variance]):
-        np.testing.assert_array_equal(gradient.d, np.zeros(SHAPE))
 
 
 def test_statistics_in_another_layout() -> None:

@@ -56,16 +56,6 @@ def test_without_offsets_it_is_a_convolution(arguments: dict[str, Any], channel_
 
 
 @at_once
-def test_offsets_of_the_size_of_x_count_at_the_steps_of_stride() -> Test:
-    x, w, offset, mask = drawn(1, 2, 5, 7), drawn(2, 2, 3, 3), drawn(1, 18, 5, 7), drawn(1, 9, 5, 7)
-    arguments = {"pad": (1, 1), "stride": (1, 2), "dilation": (2, 1)}
-    y = F.deformable_convolution(x, w, offset, mask, **arguments)
-    assert y.shape == (1, 2, 3, 4)
-    taken = offset[:, :, :3, ::2], mask[:, :, :3, ::2]
-    np.testing.assert_array_equal(*(yield y, F.deformable_convolution(x, w, *taken, **arguments)))
-
-
-@at_once
 def test_places_that_are_far_away_or_no_numbers_at_all() -> Test:
     x, w, offset = np.ones((1, 1, 2, 2)), np.ones((1, 1, 1, 1)), np.zeros((1, 2, 2, 2))
     offset[0, 0] = [[1e30, -1e30], [np.nan, 0]]
@@ -110,16 +100,3 @@ def test_large_kernels_are_summed_in_loops() -> Test:
 def test_wrong_arguments_are_named(named: str, shapes: list[Any], given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=named):
         F.deformable_convolution(*[nn.Variable(shape) for shape in shapes], **given)
-
-
-@at_once
-@pytest.mark.parametrize("name, function", [
-    ("identity", lambda y: y), ("relu", F.relu), ("sigmoid", F.sigmoid), ("leaky_relu", F.leaky_relu),
-    ("relu6", F.relu6),
-])
-def test_nonlinearities_of_a_fused_convolution(name: str, function: Any) -> Test:
-    x, w = 5 * drawn(1, 3, 4, 2), drawn(2, 3, 1, 2)
-    y = F.fused_convolution(x, w, pad=(1, 0), constant_value=2.0, channel_last=True, nonlinearity=name)
-    expected = function(F.convolution(np.pad(x, ((0, 0), (1, 1), (0, 0), (0, 0)), constant_values=2.0), w,
-                                      channel_last=True))
-    np.testing.assert_allclose(*(yield y, expected), rtol=1e-6)

@@ -68,20 +68,6 @@ def test_the_mean_moves_as_it_should() -> None:
     np.testing.assert_allclose([ga.d, gb.d], [3 / 25, -2 / 25], atol=0.005)
 
 
-def test_parameters_broadcast_and_decide_the_dtype() -> None:
-    k = from_(np.array([[0.5], [2.0]]), need_grad=True)
-    y = F.rand_gamma(k, from_(np.ones(3)), (4, 1, 1))
-    assert y.shape == (4, 2, 3) and y.dtype == np.float64
-    (gk,) = nn.grad(y, k)
-    assert gk.shape == (2, 1) and (gk.d != 0).all()
-    a = Variable((3,), dtype="bfloat16", need_grad=True)
-    a.d = [0.5, 1.0, 4.0]
-    z = F.rand_gamma(a, 2.0)
-    (ga,) = nn.grad(z, a)
-    assert z.dtype == ga.dtype == a.dtype and np.isfinite(ga.d.astype(float)).all()
-    assert np.isnan(F.rand_gamma(from_(np.array([1.0, -1.0, 0.0]))).d).tolist() == [False, True, True]
-
-
 def test_samples_too_small_for_their_dtype_have_a_ratio() -> None:
     y = F.rand_beta(1e-3, 1e-3, (200,), seed=1).d
     assert np.isfinite(y).all() and set(np.round(y)) == {0.0, 1.0}

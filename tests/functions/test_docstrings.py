@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import nngrad.functions as F
-from nngrad.functions.docstrings import USUAL, completed_docstring
+from nngrad.functions.docstrings import USUAL
 from nngrad.graph import Op, Variable
 
 
@@ -43,58 +43,6 @@ def test_a_first_line_says_what_it_computes() -> None:
 
 def test_each_argument_is_described() -> None:
     assert badly_described(FUNCTIONS) == []
-
-
-def convolved(x: Any, pad: Any, group: Any) -> None:
-    """Convolution.
-
-    Args:
-        x: An image,
-            channels first.
-        pad: Zeros.
-        group: Groups.
-
-    Raises:
-        TypeError: No number.
-    """
-
-
-def varied(x: Any, weight: Any, pad: Any, rng: Any) -> None:
-    """Another one.
-
-    It has two paragraphs.
-
-    Args:
-        weight: Its own.
-        ...: As for `convolved`.
-
-    Returns:
-        What comes of it.
-    """
-
-
-def test_what_is_said_elsewhere_is_filled_in() -> None:
-    parameters = inspect.signature(varied).parameters
-    usual, raises = {"rng": "A generator.", "pad": "Not this."}, {"ValueError": "It is out of range."}
-    assert completed_docstring(varied, parameters, usual, raises) == """Another one.
-
-It has two paragraphs.
-
-Args:
-    x: An image,
-        channels first.
-    weight: Its own.
-    pad: Zeros.
-    rng: A generator.
-
-Returns:
-    What comes of it.
-
-Raises:
-    ValueError: It is out of range."""
-    text = completed_docstring(convolved, parameters, {}, {"TypeError": "Not this."})
-    assert text.endswith("    TypeError: No number.")
-    assert "group" not in completed_docstring(varied, parameters, usual, {}), "it is no argument"
 
 
 def takes_x_alone(function: Any) -> bool:

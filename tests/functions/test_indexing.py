@@ -257,18 +257,6 @@ def test_updates_are_cast_and_checked() -> None:
         with_updates(total, {total * 2: total})
 
 
-def test_gradients_pass_updates() -> None:
-    x, total = variable(np.array([2.0, 3.0], np.float32), need_grad=True), variable(np.zeros(2, np.float32))
-    y = with_updates(x * x * x, {total: total + x})
-    (g1,) = nn.grad([y], [x])
-    (g2,) = nn.grad([g1], [x])
-    np.testing.assert_array_equal(g2.d, [12, 18])
-    np.testing.assert_array_equal(total.d, 0)
-    y.forward()
-    np.testing.assert_array_equal(g1.d, [12, 27])
-    np.testing.assert_array_equal(total.d, [2, 3])
-
-
 def test_sink_and_unlink() -> None:
     x, y = variable(np.array([2.0, 3.0], np.float32)), variable(np.ones((2, 2), np.float32))
     s = F.sink(x * 2, F.exp(y))

@@ -212,23 +212,6 @@ def test_a_random_half_follows_from_the_seed() -> None:
     assert (drawn(3) != drawn(4)).any()
 
 
-def test_training_to_powers_of_two() -> None:
-    rng = np.random.default_rng(0)
-    x = from_(rng.standard_normal((32, 3)).astype("f"))
-    t = from_(x.d @ np.array([[1.0], [-0.5], [0.25]], "f"))
-    y = PF.inq_affine(x, 1, inq_iterations=(40, 60, 80), selection_algorithm="largest_abs")
-    loss, solver = F.mean(F.squared_error(y, t)), S.Momentum(0.05)
-    solver.set_parameters(nn.get_parameters())
-    for _ in range(120):
-        loss.forward()
-        solver.zero_grad()
-        loss.backward()
-        solver.update()
-    loss.forward()
-    np.testing.assert_array_equal(nn.get_parameters()["inq_affine/W"].d.ravel(), [1, -0.5, 0.25])
-    assert loss.d < 1e-4
-
-
 def test_a_training_step_refuses_weights_that_the_graph_writes() -> None:
     loss = F.sum(PF.inq_affine(leaf([1.0, 2.0]), 2, inq_iterations=(3,)))
     with pytest.raises(ValueError, match="cannot train 'inq_affine/W', which the graph itself writes to"):

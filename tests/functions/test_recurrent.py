@@ -15,8 +15,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.training.sequences as sequences
-from nngrad.functions.bodies.loop import Loop
-from nngrad.graph import Variable, functions_of
+from nngrad.graph import Variable
 from nngrad.parameter import clear_parameters, get_parameter, get_parameters
 from tests.leaves import leaf
 from tests.oracle import check, compiled_cheaply
@@ -62,29 +61,6 @@ def test_layers(kind: str, steps: int, batch: int, inputs: int, size: int, count
         return getattr(F, kind)(*filled, num_layers=count, bidirectional=directions == 2)
 
     check(ours, reference(kind), present, 1, numeric=False)
-
-
-# ---------------------------------------------------------------- how many loops
-
-
-def loops_in(outputs: Any) -> list[Loop]:
-    """The loops of a graph."""
-    return [Loop(*f.arguments) for f in functions_of(outputs) if f.name == "scan_of_body"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_layer_is_one_loop_its_gradient_two_and_a_penalty_four(kind: str) -> None:
-    x, h, *rest = arrays_for(kind)
-    *states, weight, _, bias = rest
-    x, w, b = leaf(x), leaf(weight), leaf(bias)
-    loss = F.sum(getattr(F, kind)(x, h, *states, w, None, b)[0] ** 2)
-    (forward,) = loops_in([loss])
-    gradients = nn.grad(loss, [x, w, b])
-    _, back = loops_in(gradients)
-    for loop in (forward, back):
-        assert [op.name for op, _, _ in loop.body.steps if op.heavy] == ["batch_matmul"], "the state's product alone"
-    assert all([back.body.inputs[i].size < w.size for i in range(back.fixed, back.first_slice)])
-    assert len(loops_in(nn.grad(F.sum(nn.grad(loss, x)[0] ** 2), [w, b]))) == 4
 
 
 # ---------------------------------------------------------------- dropout

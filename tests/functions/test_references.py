@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -45,22 +43,3 @@ def test_checks_that_share_an_executable_fail_by_themselves() -> None:
     ends = outcomes([lambda: check(2.0, False), lambda: check(3.0, True), lambda: check(4.0, False),
                      lambda: check(5.0, False, True)])  # fmt: skip
     assert [type(end) for end in ends] == [type(None), AssertionError, type(None), ZeroDivisionError]
-
-
-def test_what_cannot_be_computed_together_is_computed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests import together
-
-    whole, asked = together.runner, []
-
-    def runner(levels: Any, leaves: Any) -> Any:
-        asked.append(len(levels))
-        if len(levels) == 2:
-            raise RuntimeError("too much at once")
-        return whole(levels, leaves)
-
-    monkeypatch.setattr(together, "runner", runner)
-
-    def check() -> Check:
-        yield [Wanted([[F.constant(1.0, (2,))]])]
-
-    assert outcomes([check, check]) == [None, None] and asked == [2, 1, 1]

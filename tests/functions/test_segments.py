@@ -61,17 +61,6 @@ def test_derivatives_are_those_of_the_loop(steps: int, reverse: bool, order: int
     np.testing.assert_allclose(found.d, exactly(expected, *arrays), rtol=1e-9)
 
 
-def test_derivatives_of_order_3() -> None:
-    arrays = [RNG.standard_normal(shape) for shape in ((7, 1, 2), (2, 2), (1, 2))]
-    leaves = [leaf(a) for a in arrays]
-    cut = whole = loss(F, F.scan, *leaves, False)
-    for _ in range(3):
-        cut = F.add_n(*[F.sum(F.sin(g)) for g in gradients(cut, leaves, (3,))])
-        whole = F.add_n(*[F.sum(F.sin(g)) for g in nn.grad(whole, leaves)])
-    nn.forward_all([cut, whole])
-    np.testing.assert_allclose(cut.d, whole.d, rtol=1e-10)
-
-
 def test_carries_that_are_equal_are_one_and_so_are_those_before_segments() -> None:
     arrays = [RNG.standard_normal(shape) for shape in ((7, 1, 2), (2, 2), (1, 2))]
     leaves = [leaf(a) for a in arrays]

@@ -54,16 +54,3 @@ def test_no_files_of_a_package_import_each_other(package: Path) -> None:
     files = {name_of(path) for path in FILES}
     imports = {module: {*imported(tree, name, files)} & own.keys() for module, tree in own.items()}
     assert not in_circles(imports)
-
-
-def test_a_circle_is_seen() -> None:
-    code = {
-        "p": "from .a import f as f",
-        "p.a": "def f():\n    if True:\n        from . import b",
-        "p.b": "from p.c import g",
-        "p.c": "import p.a",
-        "p.d": "from .a import f\nif TYPE_CHECKING:\n    from . import e",
-        "p.e": "from .d import h",
-    }
-    imports = {module: set(imported(ast.parse(text), "p", code)) for module, text in code.items()}
-    assert in_circles(imports) == {"p.a", "p.b", "p.c"}

@@ -59,25 +59,6 @@ def test_nodes_are_the_functions_and_leaves_with_their_operands() -> None:
         assert described.functions[node] is y.parent and output == y.index
 
 
-def test_names_are_those_of_variables_and_parameters() -> None:
-    with nn.parameter_scope("names_of_parameters"):
-        h = PF.affine(leaf(np.ones((2, 3)), "images"), 4, name="first")
-    h.name = "hidden"
-    other = leaf(1.0, "images")
-    described = describe(h * other)
-    assert {"images", "images0", "hidden"} < set(described.names)
-    (w,) = [i for i, name in enumerate(described.names) if name == "names_of_parameters/first/affine/W"]
-    assert described.kinds[w] is Kind.PARAMETER
-    own = describe(h, {"mine": w_of(h)})
-    assert "mine" in own.names and own.kinds[own.names.index("mine")] is Kind.PARAMETER
-
-
-def w_of(h: nn.Variable) -> nn.Variable:
-    """The weight of an affine layer."""
-    (w,) = {x for f in functions_of([h]) for x in f.inputs if x.shape == (3, 4)}
-    return w
-
-
 # ---------------------------------------------------------------- where functions come from
 
 

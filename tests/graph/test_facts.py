@@ -1,4 +1,4 @@
-"""Every fact that an op is declared with, by numbers, and every sample by every route."""
+"""Every fact that an op is declared with, by numbers; every sample by every route; and that a wrong fact is found."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import nngrad.functions as F
 from backward_registry import backward
 from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.autodiff.walk import Grad
+from nngrad.functions.axes import rowwise
 from nngrad.graph import Op, Variable, op
 from nngrad.graph.facts import Facts
 from tests.facts import Case, check_diagonal, checks, near, shown, shows
@@ -278,3 +279,31 @@ def test_the_shape_of_its_input_makes_no_op_diagonal() -> Check:
     near(product, np.einsum("abcd->ab", second), "forward over reverse")
     with pytest.raises(ValueError, match="cannot be shown"):
         nn.jacobian(y, x)  # that rows stay apart was not declared
+
+
+# ---------------------------------------------------------------- what is wrong is found
+
+
+X, SQUARE = np.linspace(-1.1, 1.7, 6).reshape(2, 3), np.linspace(0.3, 2.0, 9).reshape(3, 3)
+WRONG: dict[str, tuple[Any, list[Any], dict[str, Any]]] = {
+    "diagonal": (lambda x, /: x * jnp.arange(3.0), [X], {"diagonal": True}),
+    "rows": (lambda x, /: jax.nn.softmax(x, 1), [X], {"axes": rowwise("()->()")}),
+    "batching": (lambda x, /: lax.cumsum(x, 0), [X], {"axes": rowwise("(m,n)->(m,n)")}),
+    "linear": (lambda a, b, /: a * b * b, [X, X], {"linear": "each"}),
+    "fold": (lambda *x: x[-1] - sum(x[:-1]), [X, X, X], {"fold": lambda arguments, *_: arguments}),
+    "elementwise": (lambda x, /: x.astype(jnp.float16), [X], {"elementwise": True}),
+    "selects": (lambda c, x, y, /: jnp.where(c > 3, x, y), [np.ones((2, 3)), X, -X], {"selects": True}),
+    "view": (lambda x, /: x[::-1], [X], {"view": True}),
+    "reads": (lambda x, y, /: x + y, [X, X], {"reads": 1}),
+    "cost": (lambda a, b, /: a @ b, [SQUARE, SQUARE], {"cost": lambda f: 10**9}),
+    "moving": (lambda x, /: x * x, [X], {"fuses": "moving"}),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+@together
+def test_a_wrong_fact_is_found(kind: str) -> Check:
+    forward, arrays, facts = WRONG[kind]
+    forward.__name__ = f"wrong_{kind}"
+    with pytest.raises(AssertionError):
+        yield from shown(kind, Case(Op(forward, **facts), arrays, ()))

@@ -164,19 +164,6 @@ def test_arithmetic_of_cells(compute: Callable[[Any, Any], Any]) -> None:
     np.testing.assert_allclose(result.view, compute(a, b), rtol=1e-6)
 
 
-def test_arithmetic_into_a_cell() -> None:
-    cell = same = NdArray.from_numpy_array(A)
-    cell += 1
-    cell *= NdArray.from_numpy_array(A)
-    cell -= A
-    cell /= 2
-    cell **= 2.0
-    assert cell is same
-    np.testing.assert_allclose(cell.view, (((A + 1) * A - A) / 2) ** 2, rtol=1e-6)
-    with pytest.raises(ValueError, match=r"expected an array of shape \(2, 3\), or one that broadcasts"):
-        cell += np.ones((2, 2, 3), np.float32)
-
-
 # ---------------------------------------------------------------- results that are written to
 
 

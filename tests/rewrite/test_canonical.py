@@ -63,33 +63,6 @@ def test_equal_expressions_are_one_function(first: Callable[[], Variable], secon
     np.testing.assert_allclose(*(yield x, first()), rtol=1e-14)
 
 
-W = leaf(3, 4)
-
-
-@at_once
-@pytest.mark.parametrize("build", [
-    lambda x: F.batch_matmul(3 * x, W[:, :2]),
-    lambda x: F.batch_matmul(W[:, :3], 3 * x, True, True),
-    lambda x: F.where(x, 3 * x, 3 * F.exp(x)),
-    lambda x: F.where(x, F.constant(0, (2, 3), "float64"), 3 * x),
-    lambda x: F.sum(3 * x, axis=0),
-    lambda x: F.mean(3 * x, axis=1, keepdims=True),
-    lambda x: F.reshape(3 * x, shape=(3, 2)),
-    lambda x: F.transpose(3 * x, axes=(1, 0)),
-    lambda x: F.broadcast(3 * x, shape=(4, 2, 3)),
-    lambda x: (3 * x)[1:],
-    lambda x: F.flip(3 * x, axes=(0,)),
-    lambda x: F.cumsum(3 * x, axis=1),
-    lambda x: F.einsum(3 * x, W, equation="ij,jk->ki"),
-    lambda x: F.convolution(F.reshape(3 * x, shape=(1, 2, 3)), leaf(1, 2, 2)),
-])  # fmt: skip
-def test_numbers_move_out_of_linear_functions(build: Callable[[Variable], Variable]) -> Test:
-    x = leaf(2, 3)
-    y = emitted(lambda: build(x))
-    assert y.parent.op is F.mul_scalar and y.parent.args["val"] == 3.0
-    np.testing.assert_allclose(*(yield y, build(x)), rtol=1e-14)
-
-
 def test_random_functions_are_not_merged() -> None:
     x = leaf(5)
     a, b = emitted(lambda: (F.dropout(x, p=0.5), F.dropout(x, p=0.5)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,9 @@ import nngrad.functions as F
 from backward_registry import Rule, registry
 from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.execution.interpret import interpret
-from nngrad.graph import Array, Spec, Variable, functions_of, op
+from nngrad.graph import Array, Variable, functions_of, op
 from nngrad.rewrite import RULES
 from nngrad.rewrite.builder import emitting
-from nngrad.rewrite.numbers import collectable, ratio
 
 
 def leaf(*shape: int, need_grad: bool = False) -> Variable:
@@ -118,16 +116,6 @@ def test_a_rule_makes_a_graph_smaller() -> None:
             np.testing.assert_allclose(x.d, y.d, rtol=1e-14, err_msg=name)
 
 
-def test_without_like_terms_other_sums_are_collected() -> None:
-    common, again, more, alike = emitted(lambda: [2 * A + 2 * B, B + A, A + 1 + 2, A + B - A], ["like-terms"])
-    assert [f.name for f in functions_of([common, again])] == ["add2", "mul_scalar"]
-    assert [f.name for f in functions_of([more])] == ["add_scalar", "add_scalar"]
-    assert [f.name for f in functions_of([alike])] == ["add2", "sub2"]
-    nn.forward_all([common, alike])
-    np.testing.assert_allclose(common.d, 2 * A.d + 2 * B.d, rtol=1e-15)
-    np.testing.assert_array_equal(alike.d, A.d + B.d - A.d)
-
-
 def test_a_gradient_reuses_all_outputs_of_an_equal_function() -> None:
     for kept in (0, 1):
         g, a, b = leaf(5), leaf(3), leaf(3)
@@ -196,44 +184,6 @@ def test_numbers_that_would_overflow_together_stay_where_they_are() -> None:
         product = F.batch_matmul(x * 2.0**60, y * 2.0**60)
     (z,) = interpret([product], {})
     np.testing.assert_array_equal(z, np.full((2, 2), 2.0**-39))
-
-
-def test_which_products_of_numbers_stand_for_their_factors() -> None:
-    """From 2**-64 to 2**64, in 16 bits from 2**-8 to 2**8, and no fraction of more than 512 bits."""
-    for number, dtype, fits in (
-        (2**64, "float64", True), (2**64 + 1, "float64", False), (Fraction(1, 2**64), "float64", True),
-        (Fraction(1, 2**64 + 1), "float64", False), (Fraction(2**70, 3**20), "float64", True),
-        (Fraction(2**100, 3**20), "float64", False), (Fraction(3**20, 2**70), "float64", True),
-        (Fraction(3**20, 2**100), "float64", False), (Fraction(2**511, 2**512 - 1), "float64", True),
-        (Fraction(2**512, 2**513 - 1), "float64", False), (256, "float16", True), (257, "float16", False),
-        (Fraction(1, 256), "float16", True), (Fraction(1, 257), "float16", False), (-(2**64), "float64", True),
-        (0, "float64", False),
-    ):  # fmt: skip
-        assert collectable(number, Spec((), np.dtype(dtype))) == fits, (number, dtype)
-
-
-def test_sums_are_what_they_are_called() -> None:
-    """Each sum by the op that is named for it, and what it is known as, where it is met again."""
-    with emitting([], 1):
-        more, less = A + 2.0, 3.0 - A
-        sums = {
-            "add_scalar": [more], "r_sub_scalar": [less], "add2": [A + B - C + C, (A + 2.0) + (B - 2.0)],
-            "sub2": [A - B, (1.0 - B) + (A - 1.0)], "add_n": [F.add_n(A, B, C), (A + B) + C],
-            "linear_combination": [A + 2 * B], "mul_scalar": [more + A, less + less],
-            "constant": [more - A, less + A],
-        }  # fmt: skip
-    a, b, c = A.d, B.d, C.d
-    expected = {
-        "add_scalar": [a + 2], "r_sub_scalar": [3 - a], "add2": [a + b, a + b], "sub2": [a - b, a - b],
-        "add_n": [a + b + c, a + b + c], "linear_combination": [a + 2 * b],
-        "mul_scalar": [2 * a + 2, 6 - 2 * a], "constant": [np.full(3, 2.0), np.full(3, 3.0)],
-    }  # fmt: skip
-    assert {name: [y.parent.name for y in each] for name, each in sums.items()} == {
-        name: [name] * len(each) for name, each in sums.items()
-    }
-    for name, each in sums.items():
-        for y, array in zip(each, expected[name], strict=True):
-            np.testing.assert_allclose(y.d, array, rtol=1e-14, err_msg=name)
 
 
 def test_what_does_not_stand_for_what_is_emitted() -> None:
@@ -325,8 +275,3 @@ def test_what_is_carried_and_what_is_scanned_are_not_equal_at_a_step() -> None:
         (a, b), ys = F.scan(step, (x, x), x)
     for y, expected in ((a, [-0.075, 0.045]), (b, [-0.075, 0.045]), (ys, [[0.75, -0.45], [0.175, -0.105]])):
         np.testing.assert_allclose(y.d, expected, rtol=1e-12)
-
-
-def test_what_no_float_holds_makes_nothing_exact() -> None:
-    assert repr(ratio(1, 0.1)) == "10.0" and repr(ratio(0.3, 3)) == "0.09999999999999999"
-    assert ratio(Fraction(1, 3), Fraction(2, 3)) == Fraction(1, 2)
