@@ -75,18 +75,23 @@ def ratio(ours: float, other: float) -> float:
 
 
 def _lost(experiment: Experiment, rows: Iterable[Measured]) -> str:
-    """Each figure that is larger than a twentieth above another's, by table, quantity and method."""
+    """What takes more than a twentieth above another's: of each table and quantity the ratios to each method."""
     rows = list(rows)
     mine = {(m.table, m.x, m.quantity): m.value for m in rows if m.method == experiment.ours}
-    found: dict[tuple[str, str, str], list[str]] = {}
+    found: dict[tuple[str, str], dict[str, list[float]]] = {}
     for m in rows:
         more = ratio(mine.get((m.table, m.x, m.quantity), 0.0), m.value)
         if m.method != experiment.ours and more > 1.05:
-            at = m.x if isinstance(m.x, str) else f"{m.x:,g}"
-            found.setdefault((m.table, m.quantity, m.method), []).append(f"{more:.2g} at {m.axis} {at}")
+            found.setdefault((m.table, m.quantity), {}).setdefault(m.method, []).append(more)
     if not found:
         return "nngrad takes nowhere more."
     return "nngrad takes more here:\n\n" + "\n".join([
-        f"- {table}, {experiment.quantity(quantity).title}, compared with {method}: {', '.join(places)}"
-        for (table, quantity, method), places in found.items()
+        f"- {table}, {experiment.quantity(quantity).title}: "
+        + ", ".join([f"{_range(ratios)} ({method})" for method, ratios in by_method.items()])
+        for (table, quantity), by_method in found.items()
     ])
+
+
+def _range(ratios: Sequence[float]) -> str:
+    least, most = f"{min(ratios):.2g}", f"{max(ratios):.2g}"
+    return least if least == most else f"{least} to {most}"

@@ -48,7 +48,7 @@ def test_ratios_on_a_page() -> None:
         for x, method, value in ((1, "nngrad", 0.2), (1, "other", 0.1), (2, "nngrad", 0.1), (2, "other", 0.4))
     ]
     text = pages.page({"name": (experiment, {"machine": "two cores", "date": "2026-01-01"}, rows)})
-    assert "- small, time, compared with other: 2 at order 1\n" in text
+    assert "- small, time: 2 (other)\n" in text
     assert "Left out, since their packages were not there: absent." in " ".join(text.split())
 
 
