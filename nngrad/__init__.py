@@ -90,6 +90,7 @@ from .jax.compilation_cache import cache_compilations
 from .jax.from_jax import from_jax
 from .jax.to_jax import compile, to_jax
 from .memory import LeastMemory, MemoryBudget, Segments, recompute
+from .nnabla import formats as _formats  # noqa: F401 - for files
 from .nnabla import links as _links  # noqa: F401 - methods of Variables
 from .nnabla import names as _names_elsewhere  # noqa: F401 - for messages about missing names
 from .parameter import (

@@ -11,13 +11,12 @@ import numpy as np
 
 from .distributed.hosts.joining import launcher_of
 from .extend import (
-    FLOAT32,
     Switched,
     build_options,
     checked_choice,
     explained,
+    placement,
     set_switches,
-    several_processes,
     switched,
 )
 
@@ -85,7 +84,7 @@ class Context:
     def float_dtype(self) -> np.dtype[Any] | None:
         """The dtype that float64 arrays take on when they become Variables in this context; None if they keep theirs.
         """
-        return FLOAT32 if self.type_config == "float" else None
+        return np.dtype(np.float32) if self.type_config == "float" else None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Context) and self.jax_device == other.jax_device
@@ -118,7 +117,7 @@ def _find_device(backend: str, device_id: str) -> jax.Device:
         devices = []
     if device_id.isdigit() and int(device_id) < len(devices):
         return devices[int(device_id)]
-    if device_id.isdigit() and len(devices) == 1 and several_processes():
+    if device_id.isdigit() and len(devices) == 1 and placement.several_processes():
         return devices[0]
     raise ValueError(
         f"no device {device_id!r} of backend {backend!r}; JAX has {', '.join(_available())}"
@@ -237,7 +236,7 @@ def deterministic(deterministic_: bool = True) -> Switched:
 
 def _joins_others() -> bool:
     """Whether this process is to join others but has not yet, so that JAX must not be asked for devices."""
-    if several_processes():
+    if placement.several_processes():
         return False
     try:
         launcher = launcher_of(os.environ)

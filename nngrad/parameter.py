@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .extend import Layer, Variable, WithBlock, build_options, leaves_of, warn_user
+from .extend import Variable, WithBlock, build_options, leaves_of, warn_user
 
 if TYPE_CHECKING:  # nngrad puts them here, as nnabla has it
     from .files.parameter_files import load_parameters as load_parameters
@@ -24,7 +24,7 @@ Initializer = Callable[[tuple[int, ...]], Any]
 
 _root: Scope = OrderedDict()
 _lock = threading.RLock()
-_entered: ContextVar[tuple[Layer, ...]] = ContextVar("parameter_scopes", default=())
+_entered: ContextVar[tuple[tuple[object, Scope], ...]] = ContextVar("parameter_scopes", default=())
 _made: ContextVar[list[tuple[Scope, str, Variable]] | None] = ContextVar("parameters_made", default=None)
 """Records the parameters made during the outermost call of a parametric function."""
 _dtype: ContextVar[str] = ContextVar("dtype_of_parameters", default="float32")
@@ -48,12 +48,12 @@ class ParameterScope(WithBlock):
         self._scope = scope
 
     @staticmethod
-    def layers() -> tuple[Layer, ...]:
+    def layers() -> tuple[tuple[object, Scope], ...]:
         """The scopes that this thread or task has entered."""
         return _entered.get()
 
     @staticmethod
-    def put(layers: tuple[Layer, ...]) -> None:
+    def put(layers: tuple[tuple[object, Scope], ...]) -> None:
         """Set the scopes that this thread or task has entered."""
         _entered.set(layers)
 

@@ -18,9 +18,9 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..extend import AXIS, Processes, check_process
+from ..extend import check_process, placement
 
-_ALONG = PartitionSpec(AXIS)
+_ALONG = PartitionSpec(placement.AXIS)
 
 
 class Across:
@@ -45,7 +45,9 @@ class Across:
         "__weakref__", "_checked", "_device", "_function", "_jitted", "_lock", "_mesh", "_processes", "_waits",
     )  # fmt: skip
 
-    def __init__(self, function: Callable[..., Any], group: Processes, device: jax.Device | None = None) -> None:
+    def __init__(
+        self, function: Callable[..., Any], group: placement.Processes, device: jax.Device | None = None
+    ) -> None:
         self._mesh = mesh_of_processes(group, None if device is None else device.platform)
         self._device = next(d for d in self._mesh.devices.flat if d.process_index == jax.process_index())
         self._processes = group
@@ -117,17 +119,17 @@ class _Gathering(Across):
 
 
 @functools.lru_cache(maxsize=64)
-def _gathering(group: Processes, platform: str) -> _Gathering:
-    return _Gathering(lambda x: lax.all_gather(x, AXIS), group, jax.local_devices(backend=platform)[0])
+def _gathering(group: placement.Processes, platform: str) -> _Gathering:
+    return _Gathering(lambda x: lax.all_gather(x, placement.AXIS), group, jax.local_devices(backend=platform)[0])
 
 
-def gathered(array: Any, group: Processes) -> np.ndarray[Any, Any]:
+def gathered(array: Any, group: placement.Processes) -> np.ndarray[Any, Any]:
     """The arrays of one shape and dtype in the processes of a group, stacked in their order."""
     return np.asarray(_gathering(group, jax.local_devices()[0].platform)(array))
 
 
 @functools.lru_cache(maxsize=64)
-def mesh_of_processes(group: Processes, platform: str | None = None) -> Mesh:
+def mesh_of_processes(group: placement.Processes, platform: str | None = None) -> Mesh:
     """The mesh of the first device of each process, along one axis.
 
     Args:
@@ -148,7 +150,7 @@ def mesh_of_processes(group: Processes, platform: str | None = None) -> Mesh:
             f"process {jax.process_index()} is not one of the processes {list(group)} that exchange arrays; call this "
             "only in these processes"
         )
-    return Mesh(np.array([first[p] for p in group]), (AXIS,))
+    return Mesh(np.array([first[p] for p in group]), (placement.AXIS,))
 
 
 def _own(result: Any) -> Any:

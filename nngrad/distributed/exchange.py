@@ -10,8 +10,6 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ..extend import Shape
-
 if TYPE_CHECKING:
     from .devices.grid import Mesh
 
@@ -46,7 +44,7 @@ def check_equal(array: np.ndarray[Any, Any], what: str) -> None:
                          "(nn.seed, and NumPy's for initial values), or load the same file in all")
 
 
-def global_batch(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: Shape | None) -> jax.Array:
+def global_batch(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: tuple[int, ...] | None) -> jax.Array:
     """The global batch, from each process's part. All processes must call it.
 
     Args:

@@ -201,8 +201,8 @@ def _gradients_from(
         return FoundGradients([], [])
     seeded, memory = tuple([seed is not None for seed in seeds]), engine.policy_key(options.recompute, plan.functions)
     key = FusedKey(wanted, asked, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
-    if watching:
-        record_reached(watched_leaves(outputs, [plan.leaves[i] for i in wanted], plan.functions))
+    if reached_leaves:
+        reached_leaves.record(reached_leaves.of(outputs, [plan.leaves[i] for i in wanted], plan.functions))
     cells = [plan.leaves[i].grad for i in wanted]
     if options.op_by_op or is_watched(outputs):
         if plan.group is not None and snapshot.is_forward:
@@ -365,59 +365,62 @@ def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[
 
 # ---------------------------------------------------------------- leaves that nobody trains
 
-watching: set[weakref.ref[Any]] = set()
-"""Weak references to the objects that want reached leaves recorded."""
+class ReachedLeaves:
+    """Which leaves the gradients of backwards reach, recorded while something watches: `reached_leaves`."""
 
-_reached: deque[list[tuple[weakref.ref[Variable], weakref.ref[Value]]]] = deque(maxlen=64)
-"""For each backward, the leaves that its gradients reached, with their Values at that time."""
+    def __init__(self) -> None:
+        self._watching: set[weakref.ref[Any]] = set()
+        self._reached: deque[list[tuple[weakref.ref[Variable], weakref.ref[Value]]]] = deque(maxlen=64)
+
+    def watch(self, by: Any) -> None:
+        """Record the leaves that backwards reach, until `unwatch(by)`, or until `by` is gone."""
+        self._watching.add(weakref.ref(by, self._watching.discard))
+
+    def unwatch(self, by: Any) -> bool:
+        """End the recording for `by`; returns whether there was one."""
+        if not self._watching:
+            return False
+        found = weakref.ref(by) in self._watching
+        self._watching.discard(weakref.ref(by))
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self._watching)
+
+    def record(self, leaves: Iterable[Variable]) -> None:
+        """Record which leaves the gradients of one backward reach, with their present Values."""
+        self._reached.append([(weakref.ref(x), weakref.ref(x.cell.held)) for x in leaves])
+
+    def of(self, outputs: list[Variable], leaves: Iterable[Variable], functions: Sequence[Function]) -> list[Variable]:
+        """The leaves that gradients of the outputs reach, except inputs of a `grad` whose result is among the
+        functions: such a gradient is what the program computes."""
+        reached = reached_from(outputs, frozenset())
+        asked = {id(known.input) for y in derived_in(functions) if (known := derivation_of(y)) is not None}
+        return [x for x in leaves if id(x) in reached and id(x) not in asked]
+
+    def along_with(self, own: Iterable[Variable]) -> list[Variable]:
+        """The leaves reached together with some of `own`, each reported only once.
+
+        Leaves written to since then are data, and gradients that were read or are gone have already been used.
+        """
+        cells = {id(p.cell) for p in own}
+        noted = [
+            (group, [(x, value()) for ref, value in group if (x := ref()) is not None]) for group in self._reached
+        ]
+        written = {id(x) for _, group in noted for x, value in group if x.cell.held is not value}
+        with_own = [any([id(x.cell) in cells for x, _ in group]) for _, group in noted]
+        self._reached.clear()
+        if self:
+            self._reached.extend([group for (group, _), is_own in zip(noted, with_own, strict=True) if not is_own])
+        return [
+            x
+            for (_, group), is_own in zip(noted, with_own, strict=True)
+            if is_own
+            for x, _ in group
+            if id(x) not in written and not (x.grad.is_empty or x.grad.held.has_view)
+        ]
 
 
-def watch_leaves(by: Any) -> None:
-    """Record the leaves that backwards reach, until `unwatch_leaves(by)`."""
-    watching.add(weakref.ref(by, watching.discard))
-
-
-def unwatch_leaves(by: Any) -> bool:
-    """End the recording for `by`; returns whether there was one."""
-    found = weakref.ref(by) in watching
-    watching.discard(weakref.ref(by))
-    return found
-
-
-def watched_leaves(
-    outputs: list[Variable], leaves: Iterable[Variable], functions: Sequence[Function]
-) -> list[Variable]:
-    """The leaves that gradients of the outputs reach, except inputs of a `grad` whose result is among the functions:
-    such a gradient is what the program computes."""
-    reached = reached_from(outputs, frozenset())
-    asked = {id(known.input) for y in derived_in(functions) if (known := derivation_of(y)) is not None}
-    return [x for x in leaves if id(x) in reached and id(x) not in asked]
-
-
-def record_reached(leaves: Iterable[Variable]) -> None:
-    """Record which leaves the gradients of one backward reach."""
-    _reached.append([(weakref.ref(x), weakref.ref(x.cell.held)) for x in leaves])
-
-
-def reached_with(own: Iterable[Variable]) -> list[Variable]:
-    """The leaves reached together with some of `own`, each reported only once.
-
-    Leaves written to since then are data, and gradients that were read or are gone have already been used.
-    """
-    cells = {id(p.cell) for p in own}
-    noted = [(group, [(x, value()) for ref, value in group if (x := ref()) is not None]) for group in _reached]
-    written = {id(x) for _, group in noted for x, value in group if x.cell.held is not value}
-    with_own = [any([id(x.cell) in cells for x, _ in group]) for _, group in noted]
-    _reached.clear()
-    if watching:
-        _reached.extend([group for (group, _), is_own in zip(noted, with_own, strict=True) if not is_own])
-    return [
-        x
-        for (_, group), is_own in zip(noted, with_own, strict=True)
-        if is_own
-        for x, _ in group
-        if id(x) not in written and not (x.grad.is_empty or x.grad.held.has_view)
-    ]
-
+reached_leaves = ReachedLeaves()
 
 provide(engine, {"backward": backward_from})

@@ -16,8 +16,7 @@ from ..graph.bounded_cache import cache_about_structures
 from ..graph.function import function_hooks
 from ..graph.leaf import arrays_of
 from ..graph.op import arguments_need_x64
-from ..graph.placement import Placement
-from ..graph.process import group_of, groups_of, several_processes
+from ..graph.placement import Placement, group_of, groups_of, several_processes
 from ..graph.thresholds import MOST_INPUTS_OF_AN_OP
 from ..graph.traverse import as_made, before_their_turns, taken_in_turn
 from ..graph.value import put_together

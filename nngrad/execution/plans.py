@@ -14,7 +14,8 @@ from ..graph import Function, NdArray, Variable, build_options, functions_of
 from ..graph.body_op import ControlOp
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
-from ..graph.process import check_process, groups_of, several_processes
+from ..graph.placement import groups_of, several_processes
+from ..graph.process import check_process
 from ..graph.thresholds import MOST_BYTES_KEPT, SMALL_RESULT
 from ..graph.value import OutputGroup, Thunk, hold_together
 from .compiled import executable_of

@@ -11,8 +11,7 @@ import jax
 
 from ..graph import Op, Spec
 from ..graph.block import Block, Step
-from ..graph.placement import Axes, running_on
-from ..graph.process import Processes, group_of, several_processes
+from ..graph.placement import Axes, Processes, group_of, running_on, several_processes
 from ..graph.traverse import operands_first
 
 if TYPE_CHECKING:

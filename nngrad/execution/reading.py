@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..graph import Function, Variable, build_options, functions_of
 from ..graph.leaf import arrays_of
-from ..graph.process import several_processes
+from ..graph.placement import several_processes
 from ..graph.value import OutputGroup, Thunk, put_together
 from .compiled import executable_of
 from .interpret import Hook, interpret

@@ -1,7 +1,7 @@
 """The seams of the kernel: the only names of it that packages above may import."""
 
 from ..autodiff.carried import followed_axes
-from ..autodiff.custom_function import Arrays, CustomFunction, Specs, forward_only, op_of, shapes_of
+from ..autodiff.custom_function import CustomFunction, forward_only, op_of, shapes_of
 from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.grad import emitted, grad
 from ..autodiff.known_gradients import close_with_derivations
@@ -19,9 +19,8 @@ from ..autodiff.request import (
 )
 from ..autodiff.symmetry import obstacle
 from ..execution import executables
-from ..execution.backward import reached_with, unwatch_leaves, watch_leaves, watched_leaves, watching
+from ..execution.backward import reached_leaves
 from ..execution.compiled import (
-    bytes_of,
     executable_in_one,
     executable_of,
     hoisted_of,
@@ -30,7 +29,7 @@ from ..execution.compiled import (
 )
 from ..execution.executable import Executable, Settings, spent
 from ..execution.interpret import interpret, results_of
-from ..execution.lower import Linearized, linearize, lower, lowered_where_it_runs, without_unread
+from ..execution.lower import linearize, lower, lowered_where_it_runs, without_unread
 from ..execution.partitions import Hoisted, Partition, hoisted_in
 from ..execution.passes import (
     HOIST,
@@ -80,6 +79,7 @@ from ..graph import (
     leaves_of,
     op,
     path_between,
+    placement,
     set_switches,
 )
 from ..graph.arguments import Axes as AxesArgument
@@ -87,8 +87,6 @@ from ..graph.arguments import (
     Ints,
     NegativeZero,
     Static,
-    as_float,
-    as_int,
     as_ints,
     as_static_float,
     check_bool,
@@ -106,7 +104,7 @@ from ..graph.capture import placeholder
 from ..graph.closing import Closing, close
 from ..graph.engine import Operators, engine, provide
 from ..graph.function import locate
-from ..graph.leaf import arrays_in, arrays_of, as_variable, as_variables, common_floating, drawn_leaf, raw_together
+from ..graph.leaf import arrays_in, arrays_of, as_variable, as_variables, raw_together
 from ..graph.messages import (
     NamesElsewhere,
     SourceLocation,
@@ -116,10 +114,9 @@ from ..graph.messages import (
     users_location,
     warn_user,
 )
-from ..graph.ndarray import checked_shape, checked_spec, host_array
+from ..graph.ndarray import checked_spec, host_array
 from ..graph.op import arguments_need_x64
 from ..graph.options import (
-    Layer,
     Switched,
     WithBlock,
     pause_collector,
@@ -130,28 +127,20 @@ from ..graph.options import (
     watching_for_users_code,
     without,
 )
-from ..graph.placement import Axes as MeshAxes
-from ..graph.placement import Placement
 from ..graph.process import (
-    AXIS,
     Process,
-    Processes,
-    as_one_of,
     check_not_traced,
     check_process,
     interrupt_safe,
     jax_internal,
     missing_in_jax,
     named_axes,
-    several_processes,
 )
 from ..graph.signatures import explained, explained_by_name
-from ..graph.spec import FLOAT32, DType, Shape, Spec, array_of, converted, dtype_of, has_name, spec_of, x64_if
+from ..graph.spec import DType, Spec, array_of, converted, dtype_of, has_name, spec_of, x64_if
 from ..graph.thresholds import BYTES_OF_A_STEP
 from ..graph.traverse import among, as_made, functions_of, operands_first
 from ..graph.value import (
-    HELD_ONCE,
-    Thunk,
     Value,
     hold_together,
     is_shared,
@@ -166,14 +155,10 @@ from ..rewrite.builder import RULES
 from ..rewrite.sums import summands
 
 __all__ = [
-    "AXIS",
     "BYTES_OF_A_STEP",
-    "FLOAT32",
-    "HELD_ONCE",
     "HOIST",
     "RULES",
     "Array",
-    "Arrays",
     "AxesArgument",
     "Block",
     "BoundedCache",
@@ -189,11 +174,8 @@ __all__ = [
     "Hoisted",
     "Ints",
     "Keys",
-    "Layer",
-    "Linearized",
     "LoopFound",
 
-    "MeshAxes",
     "Mode",
     "NamesElsewhere",
     "NdArray",
@@ -203,24 +185,19 @@ __all__ = [
     "Operators",
     "Partition",
     "Pass",
-    "Placement",
     "Process",
-    "Processes",
     "Program",
     "Request",
     "ResultDerivation",
     "RolledLoop",
     "RuleCall",
     "Settings",
-    "Shape",
     "ShapeArgument",
     "SourceLocation",
     "Spec",
-    "Specs",
     "Static",
     "Step",
     "Switched",
-    "Thunk",
     "Value",
     "Variable",
     "WithBlock",
@@ -231,11 +208,8 @@ __all__ = [
     "array_of",
     "arrays_in",
     "arrays_of",
-    "as_float",
-    "as_int",
     "as_ints",
     "as_made",
-    "as_one_of",
     "as_static_float",
     "as_variable",
     "as_variables",
@@ -244,7 +218,6 @@ __all__ = [
     "bodies_of",
     "build_options",
     "by_rank",
-    "bytes_of",
     "cache_about_structures",
     "calls_of",
     "check_bool",
@@ -252,12 +225,10 @@ __all__ = [
     "check_process",
     "checked_choice",
     "checked_count",
-    "checked_shape",
     "checked_spec",
     "close",
     "close_with_derivations",
     "coerced",
-    "common_floating",
     "contained",
     "converted",
     "create",
@@ -266,7 +237,6 @@ __all__ = [
     "device_of",
     "did_you_mean",
     "differentiable",
-    "drawn_leaf",
     "dtype_of",
     "emitted",
     "engine",
@@ -321,6 +291,7 @@ __all__ = [
     "path_between",
     "pause_collector",
     "placeholder",
+    "placement",
     "plan_of",
     "platform_of",
     "platforms",
@@ -330,12 +301,11 @@ __all__ = [
     "put_together",
     "raw_together",
     "reached_from",
-    "reached_with",
+    "reached_leaves",
     "register_pass",
     "results_of",
     "run_steps",
     "set_switches",
-    "several_processes",
     "shapes_of",
     "spec_of",
     "spent",
@@ -346,14 +316,10 @@ __all__ = [
     "switched",
     "take_snapshot",
     "together",
-    "unwatch_leaves",
     "users_location",
     "values_of",
     "variables",
     "warn_user",
-    "watch_leaves",
-    "watched_leaves",
-    "watching",
     "watching_for_users_code",
     "with_bodies_inline",
     "with_forward",

@@ -13,16 +13,14 @@ import numpy as np
 
 from ..extend import NdArray, Variable, arrays_in, leaf_of, warn_user, writing
 from ..parameter import RESERVED, _lock, _parts, get_current_parameter_scope, get_parameters
-from .nnabla_files import READABLE, h5_of, read_parameters
-from .replacing import write_whole
+from .formats import parameter_formats
+from .replacing import read_whole, write_whole
 from .storage import read_arrays, write_arrays
 
 Change = tuple[Callable[[Any, Any, Any], None], Any, Any, Any]
 """`setattr` or `setitem`, followed by its three arguments."""
 Names = OrderedDict[str, Any]
 """A tree of scopes, whose leaves are parameter names."""
-WRITABLE = (".safetensors", ".h5")
-READ = (".safetensors", *READABLE)
 
 
 def save_parameters(
@@ -48,7 +46,8 @@ def save_parameters(
     Warns:
         UserWarning: There are no parameters to write.
     """
-    extension = _extension(path, extension, WRITABLE, "written")
+    writable = [name for name, known in parameter_formats.items() if known.write is not None]
+    extension = _extension(path, extension, writable, "written")
     if params is not None and not isinstance(params, Mapping):
         raise TypeError(f"params: expected Variables by name, got {type(params).__name__}")
     chosen = get_parameters(grad_only=False) if params is None else dict(params)
@@ -63,10 +62,10 @@ def save_parameters(
     arrays = [np.asarray(array) for array in arrays_in(cells)]
     flags = {name: bool(param.need_grad) for name, param in chosen.items()}
     by_name = dict(zip(chosen, arrays, strict=True))
-    if extension == ".h5":
-        write_whole(path, h5_of(by_name, flags, str(path)))
-    else:
+    if extension == ".safetensors":
         write_arrays(path, by_name, {"need_grad": flags})
+    elif (write := parameter_formats[extension].write) is not None:
+        write_whole(path, write(by_name, flags, str(path)))
     if not chosen:
         below = "params is empty" if params is not None else "the current scope has no parameters"
         warn_user(f"save_parameters: {below}, so {path} is empty")
@@ -95,7 +94,7 @@ def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDi
             another shape or another kind of dtype; the message names the file and the parameter.
         OSError: The file cannot be read, or is not a regular file.
     """
-    extension = _extension(path, extension, READ, "read")
+    extension = _extension(path, extension, parameter_formats, "read")
     order, arrays, flags = _read(path, extension)
     tree = _tree_of(order, path)
     loaded: dict[str, Variable] = {}
@@ -124,9 +123,10 @@ def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDi
     return OrderedDict((name, loaded[name]) for name in order)
 
 
-def _extension(path: str | Path, extension: str | None, formats: tuple[str, ...], done: str) -> str:
-    """The extension of a file, which must be among `formats`; `done` is the verb for the error message."""
+def _extension(path: str | Path, extension: str | None, others: Iterable[str], done: str) -> str:
+    """The extension of a file, '.safetensors' or one of `others`; `done` is the verb for the error message."""
     given = extension if extension is not None else Path(path).suffix
+    formats = (".safetensors", *others)
     if given not in formats:
         raise ValueError(f"{path}: cannot be {done} as {given!r}; the extension must be one of {', '.join(formats)}")
     return given
@@ -135,7 +135,7 @@ def _extension(path: str | Path, extension: str | None, formats: tuple[str, ...]
 def _read(path: str | Path, extension: str) -> tuple[list[str], dict[str, np.ndarray[Any, Any]], dict[str, bool]]:
     """The names in a file in order, the arrays, and `need_grad` where the file records it."""
     if extension != ".safetensors":
-        held = read_parameters(path, extension)
+        held = parameter_formats[extension].read(read_whole(path), str(path))
         return list(held.arrays), held.arrays, held.need_grad
     arrays, facts = read_arrays(path)
     flags = facts.get("need_grad", {})

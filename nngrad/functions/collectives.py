@@ -17,7 +17,7 @@ from jax import lax
 
 from ..graph import Array, op
 from ..graph.arguments import Ints, as_ints
-from ..graph.process import AXIS, Processes
+from ..graph.placement import AXIS, Processes
 
 
 def _processes_of(arguments: tuple[Any, ...]) -> Processes | None:

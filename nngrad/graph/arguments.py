@@ -201,10 +201,14 @@ def as_int(value: Any) -> int:
     return result
 
 
-def coerced(coerce: Callable[[Any], T], value: Any, name: str) -> T:
-    """`coerce(value)`, with `name` in the message of the TypeError."""
+def coerced(kind: Any, value: Any, name: str) -> Any:
+    """`value`, checked and converted as a static argument of that kind (`int`, `float`, `Ints`, ...), or by a function.
+
+    Raises:
+        TypeError: It does not fit; the message begins with `name`.
+    """
     try:
-        return coerce(value)
+        return COERCERS.get(kind, kind)(value)
     except TypeError as error:
         raise TypeError(f"{name} must be {error}, got {value!r}") from None
 

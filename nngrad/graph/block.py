@@ -21,7 +21,7 @@ from .ndarray import NdArray
 from .op import Op, arguments_need_x64
 from .options import build_options
 from .origins import GradientsTaken, Origins, make
-from .process import Processes, groups_of
+from .placement import Processes, groups_of
 from .spec import Spec
 from .variable import Variable, leaf_of
 

@@ -21,7 +21,7 @@ from .variable import Variable
 
 if TYPE_CHECKING:
     from .axes import AxisMap, Keys
-    from .process import Processes
+    from .placement import Processes
 
 
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]

@@ -15,7 +15,8 @@ from .facts import Facts, Schema, unknown
 from .jaxpr import does_much
 from .leaf import Widened, as_operands, as_variables, marked_if_wide, warn_where_widened
 from .messages import no_such_argument
-from .process import as_one_of, groups_of, interrupt_safe
+from .placement import as_one_of, groups_of
+from .process import interrupt_safe
 from .signatures import REFUSALS, Completed, raise_by_name
 from .spec import Spec, spec_of, x64_if
 from .thresholds import MOST_ANSWERS

@@ -1,5 +1,5 @@
 """The process: refuse to compute in forked children, which lack JAX's threads; refuse to change stored values while JAX
-traces; repair JAX's state after an interrupt; and the groups of processes among which functions exchange arrays.
+traces; and repair JAX's state after an interrupt.
 
 Private names of JAX are listed in `USES`, and no other file names them. Any version of JAX may move them: nngrad then
 computes the same results, and `Use.without` says what becomes slower or is refused.
@@ -14,13 +14,10 @@ import importlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
-
-if TYPE_CHECKING:
-    from .op import Op
 
 
 class Use(NamedTuple):
@@ -218,76 +215,3 @@ def _interrupted_in_cache(error: BaseException) -> bool:
             return True
         at = at.tb_next
     return False
-
-# ---------------------------------------------------------------- several processes
-
-# Each process has a graph and arrays of its own. A function that exchanges arrays has a JAX collective as its forward,
-# along an axis of processes; the engine puts the arrays of the processes side by side along that axis.
-
-
-Processes = tuple[int, ...]
-"""The indices of processes, in their order along the axis."""
-
-AXIS = "processes"
-"""The name of the axis."""
-
-
-def several_processes() -> bool:
-    """Whether this process has joined others; the check does not initialise JAX."""
-    return bool(jax.distributed.is_initialized())
-
-
-def groups_of(op: Op, arguments: tuple[Any, ...]) -> frozenset[Processes]:
-    """The groups of processes among which a function exchanges arrays, by itself or in its bodies.
-
-    Raises:
-        ValueError: Its bodies exchange arrays, but each process decides by itself how often it runs them.
-    """
-    found = groups_within(arguments)
-    if found and not op.lockstep:
-        raise ValueError(
-            f"{op.name}: its body exchanges arrays with other processes, but each process may run it a different "
-            "number of times, and one would wait forever; exchange before or after it"
-        )
-    own = None if op.exchanges is None else op.exchanges(arguments)
-    return found if own is None else found | {own}
-
-
-def groups_within(arguments: tuple[Any, ...]) -> frozenset[Processes]:
-    """The groups among which bodies in the static arguments, including those in tuples, exchange arrays."""
-    found: frozenset[Processes] = frozenset()
-    for each in arguments:
-        groups = groups_within(each) if isinstance(each, tuple) else getattr(each, "groups", None)
-        if isinstance(groups, frozenset) and groups:
-            found |= groups
-    return found
-
-
-def group_of(groups: Iterable[Processes]) -> Processes | None:
-    """The only one of `groups`, among which a program exchanges arrays; None if there is none.
-
-    Raises:
-        ValueError: There are several.
-    """
-    listed = sorted(groups)
-    if len(listed) > 1:
-        raise ValueError(
-            f"the graph exchanges arrays among the processes {listed[0]} and among {listed[1]}, but a graph supports "
-            "one group only; compute it in parts, and pass values from one to the next"
-        )
-    return listed[0] if listed else None
-
-
-def as_one_of(function: Callable[..., Any], groups: Iterable[Processes]) -> Callable[..., Any]:
-    """`function` for tracing, as one process of a group runs it, if there is a group."""
-    group = group_of(groups)
-    if group is None:
-        return function
-
-    def one(*arrays: Any) -> Any:
-        run: Callable[[int], Any] = jax.vmap(
-            lambda _: function(*arrays), axis_name=AXIS, axis_size=len(group), in_axes=None, out_axes=0
-        )
-        return jax.tree.map(lambda y: y[0], run(0))
-
-    return one

@@ -206,9 +206,9 @@ def hold_together(cells: Sequence[NdArray], values: Sequence[Value]) -> None:
     del before  # only now, because releasing values may run code
 
 
-def put_together(cells: Sequence[NdArray], arrays: Iterable[Any]) -> None:
-    """Write arrays, of the cells' shapes and dtypes, to several cells atomically."""
-    hold_together(cells, list(map(Value, arrays)))
+def put_together(cells: Sequence[NdArray], arrays: Iterable[Any] | None) -> None:
+    """Write arrays, of the cells' shapes and dtypes, to several cells atomically; zeros if there are no arrays."""
+    hold_together(cells, [Thunk(cell.spec) for cell in cells] if arrays is None else list(map(Value, arrays)))
 
 
 # ---------------------------------------------------------------- Variables that are computed together

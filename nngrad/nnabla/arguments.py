@@ -12,7 +12,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 import nngrad.functions as F
 
-from ..extend import NdArray, Spec, Variable, as_variable, checked_shape, common_floating, spec_of
+from ..extend import NdArray, Spec, Variable, as_variable, checked_spec, spec_of
 from ..functions.array import in_dtype
 
 
@@ -42,7 +42,7 @@ class Symbol(Variable):
             raise ValueError(f"{self.label} is read-only; a function of nngrad does not change its inputs")
         if not hasattr(source, "shape"):
             source = F.constant(val=float(source), shape=self.shape, dtype=self.dtype)
-        value = as_variable(source, self.label, floating=common_floating([self]))
+        value = as_variable(source, self.label, floating=self.dtype if self.spec.differentiable else None)
         if value.shape != self.shape:
             if value.shape != ():
                 raise ValueError(f"{self.label}: cannot copy shape {value.shape} to shape {self.shape}")
@@ -197,7 +197,7 @@ class Argument:
 
     def reset_shape(self, shape: Any, force: bool = False) -> None:
         """In `setup_impl`: set the shape of an output."""
-        shape = checked_shape(shape)
+        shape = checked_spec(shape, self.spec.dtype).shape
         if self._cells["data"] is not None and shape != self.shape:
             raise ValueError(f"{self._label}: cannot change shape {self.shape} to {shape} here; set it in setup_impl")
         self.spec = spec_of(shape, self.spec.dtype)

@@ -13,9 +13,7 @@ from typing import Any
 from ..extend import (
     Function,
     NdArray,
-    Shape,
     Variable,
-    by_rank,
     checked_spec,
     engine,
     functions_of,
@@ -137,7 +135,7 @@ def rewire_on(self: Variable, var: Variable) -> None:
     _rearranged(below)
 
 
-def reset_shape(self: Variable, shape: Shape, force: bool = False) -> None:
+def reset_shape(self: Variable, shape: tuple[int, ...], force: bool = False) -> None:
     """Change the shape of a leaf that no function takes yet; its gradient becomes zeros.
 
     Args:
@@ -187,7 +185,7 @@ def _living_outputs(functions: Iterable[Function]) -> list[Variable]:
 
 
 def _functions_below(variables: Iterable[Variable]) -> list[Function]:
-    """All functions that depend on one of the Variables, by ascending rank."""
+    """All functions that depend on one of the Variables, in no particular order."""
     readers: dict[int, list[Function]] = {}
     for f in _all_functions():
         for x in f.inputs:
@@ -199,7 +197,7 @@ def _functions_below(variables: Iterable[Variable]) -> list[Function]:
             if f not in found:
                 found[f] = None
                 stack += _living_outputs([f])
-    return sorted(found, key=by_rank)
+    return list(found)
 
 
 def _rearranged(functions: list[Function]) -> None:

@@ -20,7 +20,6 @@ from ..extend import (
     Function,
     Program,
     Spec,
-    Specs,
     Variable,
     apply,
     calls_of,
@@ -55,10 +54,10 @@ class Prepared(NamedTuple):
     """An instance after its `setup_impl`, and the shapes that were set."""
 
     instance: PythonFunction
-    outputs: Specs
+    outputs: tuple[Spec, ...]
 
 
-def set_up(instance: PythonFunction, inputs: Specs) -> Prepared:
+def set_up(instance: PythonFunction, inputs: tuple[Spec, ...]) -> Prepared:
     """A copy of `instance` on which `setup_impl` was called."""
     twin = object.__new__(type(instance))
     twin.__dict__.update(vars(instance))
@@ -102,9 +101,9 @@ class RecordedForward:
 
     __slots__ = ("__dict__", "_arrays", "_key", "_program", "outputs")
 
-    outputs: Specs
+    outputs: tuple[Spec, ...]
 
-    def __init__(self, recording: Recording, outputs: Specs) -> None:
+    def __init__(self, recording: Recording, outputs: tuple[Spec, ...]) -> None:
         self.outputs = outputs
         self._program = recording.program
         self._arrays = [np.array(x.cell.raw()) for x in recording.constants]
@@ -127,7 +126,7 @@ class RecordedForward:
         return hash(self._key)
 
 
-def found(instance: PythonFunction, inputs: Specs) -> RecordedForward | Specs:
+def found(instance: PythonFunction, inputs: tuple[Spec, ...]) -> RecordedForward | tuple[Spec, ...]:
     """The computation of `forward_impl` as a function of the inputs; or, if it needs values, the shapes and dtypes of
     the outputs."""
     twin, outputs = set_up(instance, inputs)
@@ -144,7 +143,7 @@ def found(instance: PythonFunction, inputs: Specs) -> RecordedForward | Specs:
 
 
 def forward_on_host(
-    instance: PythonFunction, inputs: Specs, arrays: Sequence[Any], outputs: Sequence[jax.ShapeDtypeStruct]
+    instance: PythonFunction, inputs: tuple[Spec, ...], arrays: Sequence[Any], outputs: Sequence[jax.ShapeDtypeStruct]
 ) -> tuple[Any, ...]:
     """Run `forward_impl` on values, from a graph that JAX traces."""
     def compute(instance: PythonFunction, *values: Any) -> tuple[Any, ...]:
@@ -186,8 +185,8 @@ class Gradient(NamedTuple):
     """The gradient of an instance: for which inputs, and on which data it depends."""
 
     instance: PythonFunction
-    inputs: Specs
-    outputs: Specs
+    inputs: tuple[Spec, ...]
+    outputs: tuple[Spec, ...]
     wanted: tuple[int, ...]
     on_inputs: tuple[int, ...]
     """The inputs on whose data some gradient depends."""

@@ -9,7 +9,7 @@ import jax
 
 from backward_registry import Rule, registry
 
-from ..extend import Arrays, CustomFunction, Op, Specs, contained, forward_only, op_of, set_switches
+from ..extend import CustomFunction, Op, Spec, contained, forward_only, op_of, set_switches
 from . import protocol
 from .arguments import Argument
 
@@ -110,15 +110,15 @@ class PythonFunction(CustomFunction, is_protocol=True):
             return super().__call__(*inputs)
         return _called_within(self.ctx, super().__call__, inputs)
 
-    def _find(self, inputs: Specs) -> Any:
+    def _find(self, inputs: tuple[Spec, ...]) -> Any:
         return protocol.found(self, inputs) if self._in_nnablas_protocol else super()._find(inputs)
 
-    def _run_elsewhere(self, arrays: Arrays) -> tuple[Any, ...]:
+    def _run_elsewhere(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         if not self._in_nnablas_protocol:
             return super()._run_elsewhere(arrays)
         return self._run_for_shapes_of(arrays)
 
-    def _on_host(self, arrays: Arrays, outputs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
+    def _on_host(self, arrays: Sequence[Any], outputs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
         if not self._in_nnablas_protocol:
             return super()._on_host(arrays, outputs)
         return protocol.forward_on_host(self, self._inputs, arrays, outputs)

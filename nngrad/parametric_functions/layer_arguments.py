@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..extend import Ints, Variable, as_float, as_int, as_ints, coerced
+from ..extend import Ints, Variable, coerced
 from ..functions.axes import axis_of
 from ..initializer import Rng
 from ..parameter import Initializer
@@ -15,7 +15,8 @@ from .layer_parameters import ZEROS, Apply, Init, glorot, parameter, reparametri
 
 def ints(value: int | Iterable[int], name: str) -> tuple[int, ...]:
     """`value`, an int or several, as a tuple."""
-    return coerced(as_ints, value, name)
+    result: tuple[int, ...] = coerced(Ints, value, name)
+    return result
 
 
 def sizes(value: int | Iterable[int], name: str) -> tuple[int, ...]:
@@ -36,12 +37,13 @@ def size(value: int, name: str) -> int:
 
 def as_whole_number(value: int, name: str) -> int:
     """`value`, checked to be an int."""
-    return coerced(as_int, value, name)
+    result: int = coerced(int, value, name)
+    return result
 
 
 def fraction(value: float, name: str) -> float:
     """`value`, checked to be a number from 0 to 1."""
-    result = coerced(as_float, value, name)
+    result: float = coerced(float, value, name)
     if not 0 <= result <= 1:
         raise ValueError(f"{name} must be between 0 and 1, got {value!r}")
     return result

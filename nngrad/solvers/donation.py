@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..extend import HELD_ONCE, NdArray, Value, interrupt_safe, is_shared, on_host, writing, x64_if
+from ..extend import NdArray, Value, interrupt_safe, is_shared, on_host, writing, x64_if
 
 
 class InPlace:
@@ -94,6 +94,10 @@ class InPlaceValue(Value):
                 self.has_view = True
                 self.array = copy
         return super().writable_view()
+
+
+HELD_ONCE: int = next(map(getrefcount, (object(),)))
+"""The count of `getrefcount` for an object with a single reference, from an attribute or a tuple."""
 
 
 def donated(arrays: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import jax
 from jax.sharding import NamedSharding
 
 from ..distributed.devices.grid import Mesh, mesh_of
-from ..extend import Executable, Shape, Value, Variable, check_process, raw_together, values_of, x64_if
+from ..extend import Executable, Value, Variable, check_process, raw_together, values_of, x64_if
 from .donation import InPlace, InPlaceValue, copied_together, donated, exchange, from_host
 from .gradients import Arrays
 from .state import names_by_place, names_of_state
@@ -84,7 +84,7 @@ def placed_on(mesh: Mesh, solver: Solver, updated: list[Variable], arrays: list[
 
 
 def _beside(
-    owner: str, shape: Shape, places: Mapping[str, NamedSharding], named: Mapping[str, Variable], mesh: Mesh
+    owner: str, shape: tuple[int, ...], places: Mapping[str, NamedSharding], named: Mapping[str, Variable], mesh: Mesh
 ) -> NamedSharding:
     """The placement of a state array that belongs to the parameter `owner`, or to none."""
     return places[owner] if owner in places and named[owner].shape == shape else mesh.sharding()

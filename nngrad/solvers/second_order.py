@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from ..derivatives.curvature import METHODS, gauss_newton, natural_gradient
-from ..extend import Variable, as_int, checked_choice, checked_count, warn_user
+from ..extend import Variable, checked_choice, checked_count, coerced, warn_user
 from .gradients import Arrays
 from .loss_scale import DynamicLossScale
 from .rates import Rate, as_rate
@@ -84,7 +84,7 @@ class GaussNewton(Solver):
     ) -> None:  # fmt: skip
         super().__init__(lr)
         self.damping = as_rate(damping, "damping")
-        self.line_search = as_int(line_search)
+        self.line_search: int = coerced(int, line_search, "line_search")
         if self.line_search < 0 or (adaptive and not self.line_search):
             least = "1 or more with adaptive=True" if adaptive else "0 or more"
             raise ValueError(f"line_search: must be {least}, got {line_search!r}")

@@ -15,22 +15,17 @@ import numpy as np
 import optax
 
 from ..extend import (
-    Thunk,
     Variable,
     arrays_in,
     check_not_traced,
     check_process,
     checked_count,
     explained,
-    hold_together,
     put_together,
-    reached_with,
-    unwatch_leaves,
-    watch_leaves,
-    watching,
+    reached_leaves,
     x64_if,
 )
-from ..files.nnabla_states import STATE_FILES, read_states, write_states
+from ..files.formats import state_formats
 from ..files.storage import read_into, write_arrays
 from .gradients import Arrays, clipped, decayed, has_inf_has_nan, is_frozen, scaled_gradients
 from .in_place import STEP_TO_TRACE, InPlaceState, InPlaceUpdate, Results, StateValue
@@ -238,7 +233,7 @@ class Solver:
             self._compile()  # harmless if the change fails; the old one would not fit
             self._change(become)
             solvers.add(self)
-            watch_leaves(self)
+            reached_leaves.watch(self)
 
     def _change(self, change: Callable[[Solver], None]) -> None:
         """Let `change` alter several attributes of the solver atomically."""
@@ -324,7 +319,7 @@ class Solver:
         cells = [p.grad for p in self._variables]
         for cell in cells:
             cell.variable = None
-        hold_together(cells, [Thunk(cell.spec) for cell in cells])
+        put_together(cells, None)
 
     def update(
         self, update_pre_hook: Callable[[], Any] | None = None, update_post_hook: Callable[[], Any] | None = None
@@ -340,8 +335,8 @@ class Solver:
         """
         if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
-        if watching and unwatch_leaves(self):
-            warn_of_untrained("update", reached_with(self._variables))
+        if reached_leaves.unwatch(self):
+            warn_of_untrained("update", reached_leaves.along_with(self._variables))
         call_before(update_pre_hook)
         self.unused_change = ""
         check_not_traced("an update of parameters", STEP_TO_TRACE)
@@ -618,8 +613,8 @@ class Solver:
                 dynamic loss scale.
             OSError: The file cannot be written.
         """
-        if Path(path).suffix in STATE_FILES:
-            write_states(path, self.get_states())
+        if Path(path).suffix in state_formats:
+            state_formats[Path(path).suffix].write(path, self.get_states())
         else:
             with self.updating:
                 named, updates = self.named_state(), self.updates
@@ -633,10 +628,10 @@ class Solver:
             ValueError: The file is damaged or does not fit, as in `set_states`; nothing is changed then.
             OSError: The file cannot be read.
         """
-        if Path(path).suffix not in STATE_FILES:
+        if Path(path).suffix not in state_formats:
             read_into(path, self._take_file)
             return
-        states = {name: SolverState(*state) for name, state in read_states(path).items()}
+        states = {name: SolverState(*state) for name, state in state_formats[Path(path).suffix].read(path).items()}
         own = self.named_state()
         for name, state in states.items():
             for what, array in state.pstate.items():

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
-from ..extend import FLOAT32, Function, Op, Switched, Variable, create, switched
+from ..extend import Function, Op, Switched, Variable, create, switched
 from ..functions import array
 
 _NARROW = {"bfloat16": np.dtype(bfloat16), "float16": np.dtype(np.float16)}
+_WIDE = np.dtype(np.float32)
 _OFF = "float32"
 
 
@@ -69,27 +70,27 @@ class PrecisionPolicy:
         """Make the Function of `op`, with casts before and after it."""
         narrow, wanted = self._narrow, op.precision
         dtypes = [x.spec.dtype for x in inputs if x.spec.differentiable]
-        if any([dtype != narrow and dtype != FLOAT32 for dtype in dtypes]):
+        if any([dtype != narrow and dtype != _WIDE for dtype in dtypes]):
             return create(op, inputs, arguments, effects)
         if wanted == "low":
-            inputs = self._cast(inputs, FLOAT32, narrow)
+            inputs = self._cast(inputs, _WIDE, narrow)
         elif wanted:
-            inputs = self._cast(inputs, narrow, FLOAT32)
-        elif narrow in dtypes and FLOAT32 in dtypes and (op.diagonal or op.update_keys is not None):
-            inputs = tuple([array.cast(x, narrow) if x.dtype == FLOAT32 and _is_of_leaf(x) else x for x in inputs])
+            inputs = self._cast(inputs, narrow, _WIDE)
+        elif narrow in dtypes and _WIDE in dtypes and (op.diagonal or op.update_keys is not None):
+            inputs = tuple([array.cast(x, narrow) if x.dtype == _WIDE and _is_of_leaf(x) else x for x in inputs])
         outputs = create(op, inputs, arguments, effects)
         if wanted != "inside" or narrow not in dtypes:
             return outputs
-        return self._cast(outputs, FLOAT32, narrow) if op.multiple_results else array.cast(outputs, narrow)
+        return self._cast(outputs, _WIDE, narrow) if op.multiple_results else array.cast(outputs, narrow)
 
     def like(self, y: Variable, dtype: np.dtype[Any]) -> Variable:
         """`y` cast to `dtype` if one has 16 bits and the other 32."""
-        ours = (self._narrow, FLOAT32)
+        ours = (self._narrow, _WIDE)
         return array.cast(y, dtype) if y.dtype != dtype and y.dtype in ours and dtype in ours else y
 
     def settled(self, y: Variable) -> Variable:
         """`y` in a dtype that is common to several functions: float32 if it has 16 bits."""
-        return array.cast(y, FLOAT32) if y.dtype == self._narrow else y
+        return array.cast(y, _WIDE) if y.dtype == self._narrow else y
 
     def _cast(self, variables: Sequence[Variable], before: Any, after: Any) -> tuple[Variable, ...]:
         return tuple([array.cast(x, after) if x.dtype == before else x for x in variables])

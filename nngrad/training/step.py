@@ -18,8 +18,8 @@ from ..extend import (
     check_not_traced,
     grad,
     leaves_of,
+    reached_leaves,
     switched,
-    unwatch_leaves,
     warn_user,
 )
 from ..inspection.compilations import watched_compilation
@@ -122,7 +122,7 @@ class TrainStep(Generic[R]):
         self._input_names = names
         self._live = graph.live
         self._others = graph.others
-        unwatch_leaves(solver)  # this step tracks such changes itself
+        reached_leaves.unwatch(solver)  # this step tracks such changes itself
         self._raises = options.on_nan == "raise"
         self._accumulate = options.accumulate
         self._loss = loss if self._raises else None

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..extend import (
-    Linearized,
     NdArray,
     Program,
     Request,
@@ -20,10 +19,10 @@ from ..extend import (
     leaves_of,
     linearize,
     reached_from,
+    reached_leaves,
     spec_of,
     switched,
     warn_user,
-    watched_leaves,
 )
 from ..jax.to_jax import check_read
 from ..solvers.loss_scale import DynamicLossScale
@@ -69,7 +68,7 @@ class StepGraph:
         self._tell_of_idle(loss, leaves, list(parameters))
         given = set(map(id, [*[x for x, _ in targets], *inputs]))
         others = [x for x in leaves_of([loss]) if x.need_grad and id(x) not in given]
-        self.others = watched_leaves([loss], others, functions_of([loss])) if others else []
+        self.others = reached_leaves.of([loss], others, functions_of([loss])) if others else []
         """Leaves with `need_grad` that a gradient would reach, but which are neither trained here nor inputs."""
         seed = seed_for(loss, solver)
         self.device = device_of([loss])
@@ -78,7 +77,7 @@ class StepGraph:
         directions: list[Variable] = []
         from_state = seed
 
-        def linearized(gradients: list[Variable]) -> Linearized:
+        def linearized(gradients: list[Variable]) -> Any:
             return linearize([loss, *auxiliary, *gradients, *directions], first=leaves, device=self.device)
 
         with switched(auto_forward=False, no_grad=False):

@@ -24,7 +24,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.nnabla.communicators as C
 import nngrad.parametric_functions as PF
-from nngrad.graph.process import AXIS
+from nngrad.graph.placement import AXIS
 from nngrad.graph.spec import spec_of
 from nngrad.nnabla.communicators.exchanges import packs_of
 from nngrad_command.launched import COORDINATOR, INDEX

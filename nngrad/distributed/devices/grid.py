@@ -16,8 +16,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ...extend import MeshAxes as Axes
-from ...extend import Placement, Shape, Variable, provide, x64_if
+from ...extend import Variable, placement, provide, x64_if
 from .. import exchange
 from ..across import Across
 
@@ -50,7 +49,7 @@ class Mesh:
         self.spans_processes = len({device.process_index for device in devices}) > 1
         self._keys_agree = False
         self._waits = self.platform == "cpu"
-        self._shardings: dict[Axes, NamedSharding] = {}
+        self._shardings: dict[placement.Axes, NamedSharding] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mesh) and self.grid == other.grid
@@ -63,18 +62,18 @@ class Mesh:
 
     # ---------------------------------------------------------------- where arrays lie
 
-    def sharding(self, axes: Axes = ()) -> NamedSharding:
+    def sharding(self, axes: placement.Axes = ()) -> NamedSharding:
         """The JAX sharding that divides an array over `axes`; without them it is replicated."""
         found = self._shardings.get(axes)
         if found is None:
             found = self._shardings[axes] = NamedSharding(self.grid, PartitionSpec(*axes))
         return found
 
-    def of_batch(self, shape: Shape) -> NamedSharding:
+    def of_batch(self, shape: tuple[int, ...]) -> NamedSharding:
         """The sharding of a batch: divided along its first axis, or replicated if that is not divisible."""
         return self.sharding((DATA,) if self._divides(shape) else ())
 
-    def axes_of(self, x: Variable, number: int = 0) -> Axes:
+    def axes_of(self, x: Variable, number: int = 0) -> placement.Axes:
         """The axes over which a Variable's array is divided: for a leaf those given to `nn.shard`, else a batch's, if
         it is divisible. Keys of random functions are replicated. `number` is for messages."""
         if x.key_source is not None:
@@ -84,7 +83,7 @@ class Mesh:
             return (DATA,) if self._divides(x.shape) else ()
         return self.resolved(axes, x.shape, name_of_leaf(x, number))
 
-    def resolved(self, axes: Axes | str, shape: Shape, name: str) -> Axes:
+    def resolved(self, axes: placement.Axes | str, shape: tuple[int, ...], name: str) -> placement.Axes:
         """`axes` for an array of `shape`, checked. A single name divides the largest axis that is divisible.
 
         Raises:
@@ -121,7 +120,7 @@ class Mesh:
         count = self.sizes.get(DATA, 1)
         return count > 1 and x.ndim > 0 and x.shape[0] >= count and x.shape[0] % count != 0
 
-    def _divides(self, shape: Shape) -> bool:
+    def _divides(self, shape: tuple[int, ...]) -> bool:
         count = self.sizes.get(DATA, 1)
         return count > 1 and len(shape) > 0 and shape[0] > 0 and shape[0] % count == 0
 
@@ -154,7 +153,7 @@ class Mesh:
                     x.cell.keep_moved(array, moved)
         return arrays
 
-    def argument(self, array: Any, name: str, x: Variable | None = None, shape: Shape | None = None) -> Any:
+    def argument(self, array: Any, name: str, x: Variable | None = None, shape: tuple[int, ...] | None = None) -> Any:
         """An argument of a step as a global array; with several processes it is given as this process's part.
 
         Args:
@@ -236,4 +235,4 @@ def name_of_leaf(x: Variable, number: int) -> str:
     return f"parameter {x.name!r}" if x.name else f"leaf {number}, of shape {x.shape},"
 
 
-provide(Placement, {"mesh_of": staticmethod(mesh_of), "across": Across})
+provide(placement.Placement, {"mesh_of": staticmethod(mesh_of), "across": Across})

@@ -14,8 +14,7 @@ from jax.experimental import mesh_utils
 from jax.sharding import PartitionSpec
 
 from ... import functions as F
-from ...extend import MeshAxes as Axes
-from ...extend import Switched, Variable, build_options
+from ...extend import Switched, Variable, build_options, placement
 from ...parameter import get_parameters
 from .grid import Mesh
 
@@ -188,7 +187,7 @@ def shard_parameters(sharding: Spec | Mapping[str, Spec]) -> None:
         shard(pattern, spec)
 
 
-def _sharded(x: Variable, axes: Axes | str, name: str) -> Variable:
+def _sharded(x: Variable, axes: placement.Axes | str, name: str) -> Variable:
     """Shard a leaf in place, or return the sharded version of a function's output."""
     _check(x, axes, name)
     if x.parent is not None:
@@ -201,7 +200,7 @@ def _sharded(x: Variable, axes: Axes | str, name: str) -> Variable:
     return x
 
 
-def _check(x: Variable, axes: Axes | str, name: str) -> None:
+def _check(x: Variable, axes: placement.Axes | str, name: str) -> None:
     if not isinstance(axes, str) and len(axes) > x.ndim:
         raise ValueError(f"{name}: has shape {x.shape}, but spec {axes} is for {len(axes)} axes")
     mesh = build_options().running.mesh
@@ -209,7 +208,7 @@ def _check(x: Variable, axes: Axes | str, name: str) -> None:
         mesh.resolved(axes, x.shape, name)
 
 
-def _axes_of(spec: Any) -> Axes | str:
+def _axes_of(spec: Any) -> placement.Axes | str:
     """Check `spec`, and return it as a plain tuple or name."""
     if isinstance(spec, str):
         return spec

@@ -14,7 +14,6 @@ from jax import export as jax_export
 from nngrad_command import __version__
 
 from ...extend import (
-    FLOAT32,
     Program,
     Spec,
     Variable,
@@ -192,7 +191,7 @@ def _input(name: Any, x: Any, builds: bool) -> _Wanted:
     if not builds:
         raise TypeError(f"inputs: {name!r} must be a Variable of the graph, got {x!r:.80}; to give shapes instead, "
                         "pass a function that builds the graph as outputs")
-    dtype = dtype_of(getattr(x, "dtype", FLOAT32))
+    dtype = dtype_of(getattr(x, "dtype", np.float32))
     given = getattr(x, "shape", x)
     if not isinstance(given, list | tuple):
         raise TypeError(f"inputs: the shape of {name!r} must be a list or tuple of sizes, got {given!r:.80}")

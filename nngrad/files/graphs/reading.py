@@ -25,7 +25,6 @@ from ...extend import (
     Variable,
     checked_spec,
     contained,
-    drawn_leaf,
     dtype_of,
     leaf_of,
     spec_of,
@@ -194,13 +193,11 @@ class GraphReader:
         leaves = []
         for number, name, need_grad, persistent, source in list_of(self._tables, "leaves"):
             cell = cells[integer(number, 0, len(cells) - 1)]
-            if source is None:
-                x = leaf_of(cell, text(name))
-            else:
-                x = drawn_leaf(cell.spec, _source(source), text(name))
+            x = leaf_of(cell, text(name))
+            if source is not None:
+                x.key_source = _source(source)
                 if cell.shape != (2,) or cell.dtype != np.uint32:
                     raise ValueError(f"a random key must be uint32[2], got {cell.spec}")
-                x.data = cell
             x.need_grad, x.persistent = boolean(need_grad), boolean(persistent)
             leaves.append(x)
         return leaves

@@ -12,7 +12,7 @@ from ...graph.arguments import Static
 from ...graph.axes import AxisMap, Places
 from ...graph.block import Block
 from ...graph.body_op import BodyOp, Gradients, Numbers
-from ...graph.process import Processes, group_of, groups_of
+from ...graph.placement import Processes, group_of, groups_of
 from ..axes import row_places
 from ..inlining import inlined
 from ..operands import Operand

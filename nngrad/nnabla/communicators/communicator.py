@@ -17,7 +17,7 @@ import numpy as np
 from ...context import Context
 from ...distributed import hosts
 from ...distributed.across import gathered
-from ...extend import NdArray, Processes, Variable, arrays_in, several_processes
+from ...extend import NdArray, Variable, arrays_in, placement
 from .exchanges import (
     AllReduceCallback,
     Exchange,
@@ -53,7 +53,7 @@ class Communicator:
             raise TypeError(f"ctx: expected None or a Context, such as from nn.get_extension_context, got {ctx!r}")
         self._several = several
         self._parameters: list[dict[str, Variable]] = []
-        self._groups: dict[str, Processes] = {}
+        self._groups: dict[str, placement.Processes] = {}
         self._local_rank = 0
 
     @property
@@ -76,7 +76,7 @@ class Communicator:
             return
         if self._several:
             hosts.initialize()
-        several = self._several and several_processes()
+        several = self._several and placement.several_processes()
         world = tuple(range(jax.process_count())) if several else (jax.process_index(),)
         if several:
             machines = gathered(_this_machine(), world)
@@ -102,7 +102,7 @@ class Communicator:
         return self._local_rank if self._world else 0
 
     @property
-    def _world(self) -> Processes:
+    def _world(self) -> placement.Processes:
         if not self._groups:
             raise RuntimeError(f"{self.name}: call init() first, which joins the processes")
         return self._groups[WORLD]
@@ -334,7 +334,7 @@ class Communicator:
 
     # ---------------------------------------------------------------- helpers
 
-    def _processes(self, group: str) -> Processes:
+    def _processes(self, group: str) -> placement.Processes:
         groups = {WORLD: self._world, **self._groups}
         if group not in groups:
             raise ValueError(f"group: expected one of {', '.join(map(repr, groups))}, got {group!r}")

@@ -15,14 +15,11 @@ from jax import lax
 
 from ...distributed.across import Across
 from ...extend import (
-    AXIS,
     NdArray,
-    Processes,
     Spec,
     Variable,
-    as_one_of,
-    bytes_of,
     cache_about_structures,
+    placement,
     put_together,
     x64_if,
 )
@@ -40,7 +37,7 @@ class Exchange(NamedTuple):
     """A collective operation, as the cache key of its executable."""
 
     kind: Kind
-    processes: Processes
+    processes: placement.Processes
     specs: tuple[Spec, ...]
     """The shape and dtype of each array of a process."""
     packs: Packs = ()
@@ -57,24 +54,24 @@ class Exchange(NamedTuple):
     def __call__(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """Exchange the arrays of this process, and return its results. All processes call this together."""
         with x64_if(any([spec.needs_x64 for spec in self.specs])):
-            executable: Callable[..., tuple[Any, ...]] = _exchanges.get(self, self._executable, bytes_of(1))
+            executable: Callable[..., tuple[Any, ...]] = _exchanges.get(self, self._executable)
             return executable(*arrays)
 
     def _executable(self) -> Callable[..., tuple[Any, ...]]:
         if len(self.processes) == 1:
-            return jax.jit(as_one_of(self.run, [self.processes]))
+            return jax.jit(placement.as_one_of(self.run, [self.processes]))
         return Across(self.run, self.processes)
 
     def run(self, *arrays: Any) -> tuple[Any, ...]:
         """The collective, along the axis of processes."""
         if self.kind == "gather":
-            return tuple(lax.all_gather(arrays[0], AXIS))
+            return tuple(lax.all_gather(arrays[0], placement.AXIS))
         if self.kind == "sum and scatter":
-            return (self._divided(lax.psum_scatter(jnp.stack(arrays), AXIS)),)
+            return (self._divided(lax.psum_scatter(jnp.stack(arrays), placement.AXIS)),)
         if self.kind == "from one":
             return self._in_packs(arrays, lambda packed: from_process(packed, self.root))
         summands = [sum(arrays[i + 1 : i + self.terms], arrays[i]) for i in range(0, len(arrays), self.terms)]
-        return self._in_packs(summands, lambda packed: self._divided(lax.psum(self._scaled(packed), AXIS)))
+        return self._in_packs(summands, lambda packed: self._divided(lax.psum(self._scaled(packed), placement.AXIS)))
 
     def _scaled(self, x: Any) -> Any:
         return x if self.scale == 1.0 else x * jnp.asarray(self.scale, x.dtype)
@@ -134,7 +131,7 @@ def write_to(cells: list[NdArray], arrays: Iterable[Any]) -> None:
     put_together(cells, arrays)
 
 
-def check_list(cells: list[NdArray], one: NdArray, processes: Processes) -> None:
+def check_list(cells: list[NdArray], one: NdArray, processes: placement.Processes) -> None:
     """Raise a ValueError unless there is a cell like `one` for each process."""
     if len(cells) != len(processes) or any([cell.spec != one.spec for cell in cells]):
         raise ValueError(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...files.nnabla_files import package_for
+from ...files.formats import package_for
 
 Example = Sequence[Any]
 Generator = np.random.RandomState | np.random.Generator

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files.nnabla_files import package_for
+from ...files.formats import package_for
 
 Image = NDArray[Any]
 _SINGLE, _COLOURS = 2, 3

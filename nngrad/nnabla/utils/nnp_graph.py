@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from ...extend import Variable
-from ...files.nnabla_networks import build_network, read_networks
 from ...files.parameter_files import load_parameters
 from ...parameter import get_parameters, parameter_scope, set_parameter
+from ..formats.networks import build_network, read_networks
 
 EXTENSIONS = (".nnp", ".nntxt", ".prototxt")
 

@@ -10,11 +10,12 @@ import numpy as np
 
 from ...extend import Variable, arrays_in
 from ...files.archives import archive_of
-from ...files.nnabla_files import h5_of, package_for
-from ...files.nnabla_networks import network_message
-from ...files.nnabla_writing import CannotBeSaved, NetworkWriter
+from ...files.formats import package_for
 from ...files.replacing import write_whole
 from ...parameter import get_parameters
+from ..formats.networks import network_message
+from ..formats.parameters import h5_of
+from ..formats.writing import CannotBeSaved, NetworkWriter
 from .nnp_graph import EXTENSIONS
 
 _VERSION = b"0.1\n"

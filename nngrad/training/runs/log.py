@@ -23,7 +23,7 @@ from rich.table import Column
 
 from ...distributed import hosts
 from ...extend import NdArray, Variable, checked_count
-from ...files.nnabla_files import package_for
+from ...files.formats import package_for
 from ...files.replacing import read_whole, write_whole
 
 

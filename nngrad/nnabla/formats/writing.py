@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..extend import Closing, Function, Op, Variable, functions_of
-from .nnabla_networks import RENAMED, FunctionType, function_types
+from ...extend import Closing, Function, Op, Variable, functions_of
+from .networks import RENAMED, FunctionType, function_types
 
 _TYPES = {each.function: each for each in function_types().values()}
 _OTHER_NAMES = {"amax": "max", "amin": "min"}

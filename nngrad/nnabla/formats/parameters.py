@@ -15,26 +15,18 @@ import re
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from .replacing import read_whole
+from ...files.formats import FileParameters, package_for
+from ...files.replacing import read_whole
 
-Arrays = dict[str, np.ndarray[Any, Any]]
 NO_NAME = re.compile(r"(^|/)[.](/|$)|[\0\ud800-\udfff]")
 """Names that HDF5 cannot hold: a component "." is the group itself, a NUL ends a name, surrogates are invalid."""
 
 _MOST_FOLD = 1032
 """The limit on the size of all values, as a multiple of the file's: the highest compression that deflate reaches."""
-
-
-class FileParameters(NamedTuple):
-    """The parameters of a file, in its order."""
-
-    arrays: Arrays
-    need_grad: dict[str, bool]
-    """Only for the parameters whose `need_grad` the file records."""
 
 
 def read_parameters(path: str | Path, extension: str) -> FileParameters:
@@ -74,14 +66,6 @@ def h5_of(arrays: Mapping[str, Any], need_grad: Mapping[str, bool], where: str) 
 def widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Convert an array to a dtype that HDF5 supports."""
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
-
-
-def package_for(module: str, package: str, what: str) -> Any:
-    """Import `module`, or raise an ImportError that says how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(f"{what} need {package}, which is not installed: pip install 'nngrad[nnabla]'") from error
 
 
 def _read_h5(content: bytes, where: str) -> FileParameters:

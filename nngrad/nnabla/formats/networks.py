@@ -1,6 +1,6 @@
 """Read networks in nnabla's formats: protocol-buffer text, alone or in an archive with the parameters.
 
-`nnabla_functions.csv` has a line for each function type that nnabla 1.36 writes: its name in F, and the names and kinds
+`functions.csv` has a line for each function type that nnabla 1.36 writes: its name in F, and the names and kinds
 of its arguments in the file. Arguments have the same names in F, except for those in `RENAMED`.
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ...extend import Variable
+from ...files.replacing import read_whole
 from .. import functions as F
-from ..extend import Variable
-from .nnabla_files import MESSAGES, members_of_archive, message_class, message_of_text
-from .replacing import read_whole
+from .parameters import MESSAGES, members_of_archive, message_class, message_of_text
 
 RENAMED = {"axes": "axis", "keep_dims": "keepdims"}
 """Names in F of arguments that files name differently."""
@@ -39,7 +39,7 @@ class FunctionType(NamedTuple):
 @functools.cache
 def function_types() -> dict[str, FunctionType]:
     """All function types by their names in files."""
-    with Path(__file__).with_name("nnabla_functions.csv").open(encoding="utf-8", newline="") as file:
+    with Path(__file__).with_name("functions.csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
     pairs = {line["type"]: [field.partition(":")[::2] for field in line["fields"].split()] for line in lines}
     return {line["type"]: FunctionType(line["type"], line["function"], dict(pairs[line["type"]])) for line in lines}

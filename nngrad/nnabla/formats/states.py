@@ -14,19 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from .nnabla_files import (
-    NO_NAME,
-    Arrays,
-    array_of_message,
-    message_in,
-    package_for,
-    parameter_message,
-    read_parameters,
-    widened,
-)
-from .replacing import read_whole, write_whole
-
-STATE_FILES = (".h5", ".protobuf")
+from ...files.formats import Arrays, package_for
+from ...files.replacing import read_whole, write_whole
+from .parameters import NO_NAME, array_of_message, message_in, parameter_message, read_parameters, widened
 
 
 def write_states(path: str | Path, states: Mapping[str, Any]) -> None:
