@@ -1,6 +1,6 @@
-"""How the pages of docs/ become a site: pages made of docstrings, examples and tables, links, and what is executed.
+"""How the pages of docs/ become a site: pages made of docstrings, examples and tables, and links.
 
-`nngrad docs` builds it. None of this is in the wheel: it needs the sources.
+mkdocs builds it. None of this is in the wheel: it needs the sources.
 """
 
 from pathlib import Path

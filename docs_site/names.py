@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -15,24 +13,23 @@ import nngrad.functions as F
 from nngrad.command.ops import functions_of_family
 from nngrad.graph import Composite, Op
 
-from .dialect import of_docstring
+from .links import of_docstring
 
 SUBJECTS = {
-    "Graphs": (
-        "graph", "autodiff.custom_function", "functions.custom_gradient", "nnabla", "rewrite", "inspection.debugging",
-        "inspection.hooks", "files.graphs",
-    ),
-    "Graphs to look at": ("inspection",),
-    "Gradients": ("autodiff", "functions", "backward_registry"),
-    "Derivatives": ("derivatives", "inspection.lanczos"),
-    "Implicit functions": ("derivatives.implicit",),
-    "Parameters and modules": ("parameter", "files.parameter_files", "training.modules"),
-    "Training": ("training", "solvers", "random"),
-    "Running and compiling": (
-        "execution", "inspection.compilations", "files.exporting", "jax", "context", "distributed",
-    ),
-}  # fmt: skip
-"""Subjects of the names of `nn`, by the innermost package that defines them. All others are on a page of their own."""
+    "graph": "Graphs", "nnabla": "Graphs", "rewrite": "Graphs", "files.graphs": "Graphs",
+    "inspection.debugging": "Graphs", "autodiff.custom_function": "Graphs", "functions.custom_gradient": "Graphs",
+    "inspection.hooks": "Graphs",
+    "inspection": "Graphs to look at",
+    "autodiff": "Gradients", "functions": "Gradients", "backward_registry": "Gradients",
+    "derivatives": "Derivatives", "inspection.lanczos": "Derivatives", "derivatives.implicit": "Implicit functions",
+    "parameter": "Parameters and modules", "files.parameter_files": "Parameters and modules",
+    "training.modules": "Parameters and modules",
+    "training": "Training", "solvers": "Training", "random": "Training",
+    "execution": "Running and compiling", "inspection.compilations": "Running and compiling",
+    "files.exporting": "Running and compiling", "jax": "Running and compiling", "context": "Running and compiling",
+    "distributed": "Running and compiling",
+}
+"""Subjects of the names of `nn`, by the packages that define them; the innermost counts."""
 REST = "More"
 MODULES = {
     "checks": "Gradients against numeric differences",
@@ -63,10 +60,8 @@ class Name(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """The first sentence of what it says of itself; empty where it is an object of a class that tells."""
-        text = of_docstring(inspect.getdoc(self.value) or "").partition("\n\n")[0].replace("\n", " ").strip()
-        known = callable(self.value) or _is_own(type(self.value))
-        return text if known else ""
+        """The first sentence of what it says of itself."""
+        return of_docstring(inspect.getdoc(self.value) or "").partition("\n\n")[0].replace("\n", " ").strip()
 
 
 class Page(NamedTuple):
@@ -86,15 +81,13 @@ def pages() -> list[Page]:
 
 
 def _of_nn() -> Iterator[Page]:
-    modules = _modules_of_names()
-    by_subject = defaultdict(list)
-    for shown in nngrad.__all__:
-        if isinstance(getattr(nngrad, shown), ModuleType):
-            continue
-        by_subject[_subject_of(modules[shown])].append(_named("nn", shown, getattr(nngrad, shown)))
-    for subject in [s for s in (*SUBJECTS, REST) if s in by_subject]:
-        names = sorted(by_subject[subject], key=lambda name: name.shown.lower())
-        yield Page(_file("nn", subject), subject, tuple(names), "import nngrad as nn")
+    by_subject: dict[str, list[Name]] = {subject: [] for subject in (*SUBJECTS.values(), REST)}
+    for shown in sorted(nngrad.__all__, key=str.lower):
+        if not isinstance(getattr(nngrad, shown), ModuleType):
+            name = _named("nn", shown, getattr(nngrad, shown))
+            by_subject[_subject_of(name.path.removeprefix("nngrad."))].append(name)
+    for subject, found in by_subject.items():
+        yield Page(_file("nn", subject), subject, tuple(found), "import nngrad as nn")
     for module, title in _modules().items():
         names = tuple(names_of(f"nn.{module}", getattr(nngrad, module)))
         yield Page(_file("nn", module), f"nn.{module}: {title[0].lower()}{title[1:]}", names, "import nngrad as nn")
@@ -128,70 +121,26 @@ def names_of(prefix: str, module: ModuleType) -> Iterator[Name]:
         within = module.__name__
         names = [n for n, value in vars(module).items() if callable(value) and _module_of(value).startswith(within)]
     for shown in sorted([n for n in names if not n.startswith("_")], key=str.lower):
-        yield _named(prefix, shown, getattr(module, shown), module.__name__)
+        yield _named(prefix, shown, getattr(module, shown))
 
 
-def _named(prefix: str, shown: str, value: Any, package: str = "nngrad") -> Name:
-    inner = _unwrapped(value)
+def _named(prefix: str, shown: str, value: Any) -> Name:
+    inner = inspect.unwrap(value) if inspect.isfunction(value) else value
     if isinstance(inner, Op | Composite):
         return Name(f"{prefix}.{shown}", f"{inner.module}.{inner.name}", value)
-    if inspect.isfunction(inner) or inspect.isclass(inner):
-        return Name(f"{prefix}.{shown}", f"{inner.__module__}.{inner.__qualname__}", value)
-    if _is_own(type(value)):  # an object is told of by its class
-        return Name(f"{prefix}.{shown}", f"{type(value).__module__}.{type(value).__qualname__}", value)
-    return Name(f"{prefix}.{shown}", f"{_home(package, shown)}.{shown}", value)
-
-
-def _home(package: str, name: str) -> str:
-    """The module that binds a name of a package to something that does not know where it is from."""
-    while True:
-        source = inspect.getsource(importlib.import_module(package))
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.ImportFrom) and any((a.asname or a.name) == name for a in node.names):
-                is_package = hasattr(importlib.import_module(package), "__path__")
-                above = package.split(".")[: len(package.split(".")) - node.level + is_package] if node.level else []
-                package = ".".join([*above, *([node.module] if node.module else [])])
-                break
-        else:
-            return package
-
-
-def _is_own(kind: type) -> bool:
-    return kind.__module__.startswith(("nngrad.", "backward_registry"))
+    kind = inner if inspect.isfunction(inner) or inspect.isclass(inner) else type(inner)  # which tells of an object
+    return Name(f"{prefix}.{shown}", f"{kind.__module__}.{kind.__qualname__}", value)
 
 
 def _module_of(value: Any) -> str:
-    return getattr(_unwrapped(value), "__module__", None) or ""
+    return getattr(inspect.unwrap(value) if inspect.isfunction(value) else value, "__module__", None) or ""
 
 
-def _unwrapped(value: Any) -> Any:
-    return inspect.unwrap(value) if inspect.isfunction(value) else value
-
-
-def _modules_of_names() -> dict[str, str]:
-    """The module that each name of `nn` is imported from."""
-    found = {}
-    for node in ast.walk(ast.parse(inspect.getsource(nngrad))):
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                found[alias.asname or alias.name] = node.module or alias.name
-    return found
-
-
-def _subject_of(module: str) -> str:
-    """The subject of the innermost package around a module that has one."""
-    parts = module.split(".")
-    for count in range(len(parts), 0, -1):
-        for subject, members in SUBJECTS.items():
-            if ".".join(parts[:count]) in members:
-                return subject
-    return REST
+def _subject_of(path: str) -> str:
+    """The subject of the innermost package around something that has one."""
+    around = [package for package in SUBJECTS if path.startswith(f"{package}.")]
+    return SUBJECTS[max(around, key=len)] if around else REST
 
 
 def _file(folder: str, title: str) -> str:
     return f"reference/{folder}/{title.lower().replace(' ', '_')}.md"
-
-
-def everything(among: Iterable[Page]) -> dict[str, Page]:
-    """The page of each name, as users write it."""
-    return {name.shown: page for page in among for name in page.names}

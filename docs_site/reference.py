@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from nngrad_command import __version__
 
-from .names import Name, Page, everything, pages
+from .names import Name, Page, pages
 
 _INDEX = f"""\
 # Reference
@@ -97,8 +97,3 @@ def _is_of_a_class_beside(name: Name, page: Page) -> bool:
     """Whether what a class inherits is described on the same page, with another class."""
     bases = set(inspect.getmro(name.value)[1:]) if inspect.isclass(name.value) else set()
     return not bases.isdisjoint([other.value for other in page.names if inspect.isclass(other.value)])
-
-
-def places() -> dict[str, str]:
-    """The page that describes each name."""
-    return {shown: page.path for shown, page in everything(pages()).items()}

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import types
-import typing
+import re
 from collections.abc import Callable
+from inspect import formatannotation
 from typing import Any
 
 import griffe
 
 import nngrad.solvers
-from docs_site.dialect import of_docstring
+from docs_site.links import of_docstring
 from nngrad.graph import Composite, Op
 from nngrad.solvers.declared import Declared
 
@@ -122,19 +122,5 @@ _VARIADIC = {inspect.Parameter.VAR_POSITIONAL: "()", inspect.Parameter.VAR_KEYWO
 
 def annotated(annotation: Any) -> str:
     """An annotation as one writes it: `int | Sequence[int]`."""
-    if isinstance(annotation, str):
-        return annotation
-    if annotation is None or annotation is type(None):
-        return "None"
-    if annotation is Ellipsis:
-        return "..."
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        return " | ".join([annotated(a) for a in arguments])
-    if origin is typing.Literal:
-        return f"Literal[{', '.join(map(repr, arguments))}]"
-    if isinstance(annotation, list):
-        return f"[{', '.join([annotated(a) for a in annotation])}]"
-    if arguments:
-        return f"{annotated(origin)}[{', '.join([annotated(a) for a in arguments])}]"
-    return getattr(annotation, "__name__", None) or repr(annotation).removeprefix("typing.")
+    text = annotation if isinstance(annotation, str) else formatannotation(annotation)
+    return re.sub(r"\b(?:[A-Za-z_]\w*\.)+", "", text)

@@ -18,7 +18,6 @@ Commands = Mapping[str, tuple[str | Path, str]]
 DESCRIPTION = "nngrad turns a computation into the graph of its gradients, to any order, on JAX."
 ALONE: Commands = {
     "launch": ("nngrad_command.launch", "run a script as several processes, joined by JAX"),
-    "docs": (Path("docs_site/command.py"), "build the documentation as a site, or show it"),
     "reproduce": (Path("benchmarks/reproducing/command.py"), "run a comparison that a paper has published"),
     "doctor": ("nngrad_command.doctor", "show versions and devices, and what is missing or broken"),
 }

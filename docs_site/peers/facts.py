@@ -1,5 +1,5 @@
-"""Facts about other libraries: where nnabla's and Chainer's names are here, how often each function can be
-differentiated where, and what becomes of JAX's primitives.
+"""Facts about other libraries: where nnabla's and Chainer's names are here, and how often each function can be
+differentiated where.
 
 nnabla's names are in a table of nngrad's own (`nngrad/nnabla/names.py`), which leads on from those that are not here.
 """
@@ -8,53 +8,28 @@ from __future__ import annotations
 
 import csv
 import functools
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import nngrad
-from nngrad.graph.jaxpr import CALL_OF_OBJECT, CALLS, CUSTOM_RULES
-from nngrad.jax.primitives import COMPLEX, CONTROL, POINTWISE, RULES
-from nngrad.nnabla import backward_functions, communicators, ext_utils, function, logger, monitor, solver, utils
 from nngrad.nnabla.names import names_of_nnabla, peers
-from nngrad.training import sequences
 
-_ROOTS: dict[str, Any] = {
-    "nn": nngrad,
-    "nngrad.functions": nngrad.functions,
-    "F": nngrad.functions,
-    "PF": nngrad.parametric_functions,
-    "S": nngrad.solvers,
-    "I": nngrad.initializer,
-    "C": communicators,
-    "nngrad.nnabla.backward_functions": backward_functions,
-    "nngrad.nnabla.communicators": communicators,
-    "nngrad.nnabla.ext_utils": ext_utils,
-    "nngrad.nnabla.function": function,
-    "nngrad.nnabla.logger": logger,
-    "nngrad.nnabla.monitor": monitor,
-    "nngrad.nnabla.solver": solver,
-    "nngrad.training.sequences": sequences,
-    "nngrad.nnabla.utils": utils,
-}
+_ROOTS = {
+    "nn": "nngrad", "nngrad": "nngrad", "F": "nngrad.functions", "PF": "nngrad.parametric_functions",
+    "S": "nngrad.solvers", "I": "nngrad.initializer", "C": "nngrad.nnabla.communicators",
+}  # fmt: skip
 """What the expressions begin with."""
 
 _ROOMS = {
-    "nnabla": "nn",
-    "nnabla.functions": "F",
-    "nnabla.parametric_functions": "PF",
-    "nnabla.solvers": "S",
-    "nnabla.solvers.Solver": "S.Solver",
-    "nnabla.initializer": "I",
-    "nnabla.communicators": "C",
-    "nnabla.ext_utils": "nngrad.nnabla.ext_utils",
-    "nnabla.monitor": "nngrad.nnabla.monitor",
-    "nnabla.utils": "nngrad.nnabla.utils",
-    "nnabla.function": "nngrad.nnabla.function",
-    "nnabla.backward_functions": "nngrad.nnabla.backward_functions",
+    "nnabla": "nn", "nnabla.functions": "F", "nnabla.parametric_functions": "PF", "nnabla.solvers": "S",
+    "nnabla.solvers.Solver": "S.Solver", "nnabla.initializer": "I", "nnabla.communicators": "C",
     "nnabla.function.Function": "nn.Function",
-}
+    **{f"nnabla.{name}": f"nngrad.nnabla.{name}" for name in (
+        "backward_functions", "ext_utils", "function", "monitor", "utils",
+    )},
+}  # fmt: skip
 """Where '=' leads to, by modules of nnabla; `nnabla.X` leads to `nn.X`."""
 
 
@@ -95,14 +70,11 @@ def room_of(module: str) -> str:
 
 def resolve(expression: str) -> bool:
     """Whether there is what an expression such as 'nn.Variable.visit' means."""
-    root = next((r for r in _ROOTS if expression == r or expression.startswith(f"{r}.")), None)
-    if root is None:
+    first, *names = expression.split(".")
+    try:
+        pkgutil.resolve_name(".".join([_ROOTS[first], *names]))
+    except (KeyError, ImportError, AttributeError):
         return False
-    found = _ROOTS[root]
-    for name in expression[len(root) + 1 :].split("."):
-        if name and not hasattr(found, name):
-            return False
-        found = getattr(found, name) if name else found
     return True
 
 
@@ -159,32 +131,3 @@ def capability(entry: str) -> str:
     it has no such function."""
     _, _, limit = entry.partition(":")
     return {"": "yes", "1": "once", "0": "no"}[limit] if entry else ""
-
-
-# ---------------------------------------------------------------- JAX
-
-STATES = {
-    "opened": "by a rule; parameters or dtypes that the rule does not take stay opaque",
-    "computed": "during tracing, since it depends on no argument",
-    "opaque": "to nngrad: it stays a JAX function, with JAX's derivatives",
-    "refused": "with an error, since it works on something that is not an array",
-}
-
-
-class Primitive(NamedTuple):
-    """A primitive, and what becomes of it."""
-
-    name: str
-    state: str
-    versions: tuple[str, ...]
-    """The versions of JAX that have it."""
-
-
-def primitives() -> list[Primitive]:
-    """The table."""
-    return [Primitive(p["primitive"], p["state"], tuple(p["jax"].split())) for p in lines_of("primitives.csv")]
-
-
-def has_rule(name: str) -> bool:
-    """Whether a primitive is opened, by its name."""
-    return any([name in rules for rules in (RULES, CONTROL, COMPLEX, POINTWISE, CALLS, CUSTOM_RULES, {CALL_OF_OBJECT})])

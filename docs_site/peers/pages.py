@@ -14,7 +14,6 @@ from nngrad.command.ops import functions_of_family, order_of_function
 
 from .facts import (
     PEERS,
-    STATES,
     ChainerFunction,
     Place,
     capability,
@@ -22,7 +21,6 @@ from .facts import (
     lines_of,
     nnabla_names,
     peers_of,
-    primitives,
     room_of,
 )
 
@@ -36,7 +34,6 @@ def pages() -> dict[str, str]:
         "from_nnabla.md": ("## All names", _nnabla()),
         "from_pytorch.md": ("## Functions with other values", _pytorch()),
         "functions.md": ("## By family", _functions()),
-        "jax_users.md": ("## All primitives", _primitives()),
     }
     return {name: _page(name, *of_it) for name, of_it in made.items()}
 
@@ -95,15 +92,6 @@ def _function(name: str) -> str:
     others = [_code(n) for n in dict.fromkeys(there) if n not in ("", name)]
     marks = ([f"*{orders}*"] if orders in ("estimate", "none") else []) + others
     return _code(f"F.{name}") + (f" ({', '.join(marks)})" if marks else "")
-
-
-def _primitives() -> str:
-    lines = []
-    for state, what in STATES.items():
-        names = [_code(p.name) for p in primitives() if p.state == state]
-        listed = ", ".join(names) if state != "opaque" else "all others"
-        lines.append(_filled(f"- **{state.capitalize()}** {what}: {listed}."))
-    return "\n".join(lines) + "\n"
 
 
 def _parted(things: Iterable[T], is_alike: Callable[[T], bool]) -> tuple[list[str], list[T]]:

@@ -1,5 +1,5 @@
 """Which primitives JAX has: `python -m tests.opening.primitives` prints those of the JAX that is installed, and
-`... --write` enters them into `docs_site/peers/primitives.csv`, from which a page of the documentation is made.
+`... --write` enters them into `primitives.csv`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MODULES = (
 )  # fmt: skip
 """What registers the primitives that users' functions are traced to."""
 
-TABLE = Path(__file__).parents[2] / "docs_site" / "peers" / "primitives.csv"
+TABLE = Path(__file__).with_name("primitives.csv")
 
 
 def version() -> str:
@@ -40,7 +40,7 @@ def registered() -> set[str]:
 def enter(names: set[str]) -> None:
     """Write into the table that this JAX has primitives of these names; those that are new to it are called opened
     where there is a rule, and opaque where there is none."""
-    from docs_site.peers.facts import Primitive, has_rule, primitives
+    from .table import Primitive, has_rule, primitives
 
     table = {p.name: p for p in primitives()}
     for name in names - table.keys():

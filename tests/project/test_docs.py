@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from docs_site.execution import Runner
+from tests.pages import Runner
 from tests.slow import slow_but
 
 ROOT = Path(__file__).parents[2]
@@ -39,3 +39,16 @@ def test_images_are_small() -> None:
     for image in (ROOT / "docs" / "images").iterdir():
         assert image.stat().st_size < 200_000, image.name
 
+
+@pytest.mark.slow
+def test_pages_that_say_something_else_are_told(tmp_path: Path) -> None:
+    page, folder = tmp_path / "page.md", tmp_path / "folder"
+    folder.mkdir()
+    with Runner() as runner:
+        page.write_text("```python\nopen('drawn.png', 'w').close()\nprint(1)\n```\n```text\n1\n```\n")
+        assert runner.run(page, folder) == ""
+        assert [path.name for path in folder.iterdir()] == ["drawn.png"]
+        page.write_text("text\n\n```python\nprint(1)\n```\n```text\n2\n```\n")
+        assert runner.run(page, folder) == "page.md:4: printed\n1\nin place of\n2\n\n"
+        page.write_text("```python\n1 / 0\n```\n")
+        assert 'File "page.md", line 2' in runner.run(page, folder)

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import ROOT
+ROOT = Path(__file__).parents[1]
 
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 
@@ -45,7 +45,7 @@ class Runner:
 
         Args:
             page: A file of Markdown.
-            folder: Where they run, so that pictures that they write are there afterwards.
+            folder: Where they run, and write pictures.
 
         Returns:
             What is wrong: the first block that raises, or prints something else than the page says; else nothing.
@@ -57,11 +57,6 @@ class Runner:
         text = messages.read_text()
         messages.unlink()
         return "" if code == "0\n" else text or f"{page.name}: the process that ran it ended with {code.strip() or '?'}"
-
-
-def has_blocks(page: Path) -> bool:
-    """Whether there is anything to run."""
-    return BLOCK.search(page.read_text(encoding="utf-8")) is not None
 
 
 def run(page: Path) -> None:
