@@ -121,10 +121,10 @@ from .training.containers import ModuleDict, ModuleList, Parameter, Sequential
 from .training.feeding import feed
 from .training.mixed_precision import precision
 from .training.modules import Module
-from .training.runs import EarlyStopping, fit, training_log
+from .training.runs import fit, training_log
 
 __all__ = [
-    "Checkpointer", "Context", "Convergence", "CustomFunction", "DynamicLossScale", "EarlyStopping", "Function",
+    "Checkpointer", "Context", "Convergence", "CustomFunction", "DynamicLossScale", "Function",
     "FunctionHook", "FunctionNode", "Grad", "GradEndFunction", "LeastMemory", "MemoryBudget", "MissingRule", "Module",
     "ModuleDict", "ModuleList", "MovingAverage", "NdArray", "Parameter", "PythonFunction", "RecompilationWarning",
     "Segments", "Sequential", "Variable", "auto_forward", "backward", "bilaplacian", "cache_compilations",

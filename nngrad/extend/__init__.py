@@ -14,7 +14,6 @@ from ..autodiff.request import (
     derivations_in,
     differentiable,
     history,
-    reached_from,
     variables,
 )
 from ..autodiff.symmetry import obstacle
@@ -85,7 +84,6 @@ from ..graph import (
 from ..graph.arguments import Axes as AxesArgument
 from ..graph.arguments import (
     Ints,
-    NegativeZero,
     Static,
     as_ints,
     as_static_float,
@@ -179,7 +177,6 @@ __all__ = [
     "Mode",
     "NamesElsewhere",
     "NdArray",
-    "NegativeZero",
     "NoForwardMode",
     "Op",
     "Operators",
@@ -300,7 +297,6 @@ __all__ = [
     "put_layers",
     "put_together",
     "raw_together",
-    "reached_from",
     "reached_leaves",
     "register_pass",
     "results_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..extend import NdArray, Variable, checked_choice, checked_count
-from ..training.runs.log import Images, tiled
 from .logger import logger
 from .utils.image_utils import imsave
+
+Images = NDArray[Any]
 
 
 class Monitor:
@@ -196,7 +198,15 @@ def tile_images(data: Images, padsize: int = 1, padval: float = 0) -> Images:
     Raises:
         ValueError: `data` does not have four axes.
     """
-    return tiled(data, padsize, padval)
+    if data.ndim != 4:
+        raise ValueError(f"data: expected shape (N, C, H, W), got {data.shape}")
+    side = math.isqrt(max(len(data) - 1, 0)) + 1 if len(data) else 0
+    padding = (0, side**2 - len(data)), (0, 0), (0, padsize), (0, padsize)
+    cells = np.pad(data, padding, constant_values=padval)
+    n, channels, height, width = side, *cells.shape[1:]
+    picture = cells.reshape(n, n, channels, height, width).transpose(0, 3, 1, 4, 2)
+    picture = picture.reshape(n * height, n * width, channels)
+    return picture[..., 0] if channels == 1 else picture
 
 
 def _columns(file: str | Path) -> NDArray[Any]:

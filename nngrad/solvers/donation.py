@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..extend import NdArray, Value, interrupt_safe, is_shared, on_host, writing, x64_if
+from ..extend import NdArray, Value, interrupt_safe, on_host, writing, x64_if
 
 
 class InPlace:
@@ -87,7 +87,7 @@ class InPlaceValue(Value):
         with self.owner.lock:
             if self.array is None:
                 array = self.raw()
-                if is_shared(array):
+                if not array.is_fully_addressable:
                     return on_host(array)
                 copy = np.array(on_host(array))
                 self.owner.left = True

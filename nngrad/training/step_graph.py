@@ -18,7 +18,6 @@ from ..extend import (
     leaf_of,
     leaves_of,
     linearize,
-    reached_from,
     reached_leaves,
     spec_of,
     switched,
@@ -155,7 +154,7 @@ class StepGraph:
     def _tell_of_idle(self, loss: Variable, leaves: list[Variable], names: list[str]) -> None:
         """Warn of parameters, and of terms of the loss, that no gradient reaches. `leaves` are those that stand for
         parameters in the graph."""
-        reached = reached_from([loss], frozenset())
+        reached = {id(x) for x in reached_leaves.of([loss], leaves, ())}
         there = {self._owners[id(x.cell)] for x in leaves}
         trained = {self._owners[id(x.cell)] for x in leaves if id(x) in reached}
         idle = ", ".join([repr(name) for i, name in enumerate(names) if i not in there])
@@ -165,9 +164,10 @@ class StepGraph:
                       "trained, or check that the graph was built from these Variables")
         if cut:
             warn_user(f"train_step: no gradient of the loss reaches {cut}, although it depends on them: {_CUTS}")
+        given = set(map(id, leaves))
         for term in _terms_of(loss) if trained else ():
-            below = {id(x) for x in leaves_of([term])} & {id(x) for x in leaves}
-            if below and not below & reached_from([term], frozenset()):
+            below = [x for x in leaves_of([term]) if id(x) in given]
+            if below and not reached_leaves.of([term], below, ()):
                 assert term.parent is not None  # a leaf reaches itself
                 named = repr(term.name) if term.name else f"the result of {term.parent.op.name}"
                 warn_user(f"train_step: a term of the loss, {named}, depends on parameters, but no gradient reaches "

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...extend import Block, NegativeZero, Op, as_static_float, dtype_of
+from ...extend import Block, Op, as_static_float, dtype_of
 from ...memory import LeastMemory, MemoryBudget, Segments
 from ...memory.policies import Policy
 from ..checked import integer
@@ -46,7 +46,7 @@ def argument_to_json(
         return value
     if kind is tuple and depth < _MOST_DEEP:
         return [argument_to_json(each, op, body, depth + 1) for each in value]
-    if kind is NegativeZero:
+    if isinstance(value, float) and not value and math.copysign(1.0, value) < 0:
         return {"number": "-0"}
     if kind is float:
         return {"float": value.hex()}

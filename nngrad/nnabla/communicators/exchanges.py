@@ -5,6 +5,7 @@ Arrays of a pack are concatenated, so that one collective transfers all of them.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
@@ -18,7 +19,6 @@ from ...extend import (
     NdArray,
     Spec,
     Variable,
-    cache_about_structures,
     placement,
     put_together,
     x64_if,
@@ -28,9 +28,6 @@ from ...functions.collectives import from_process
 Kind = Literal["sum", "from one", "gather", "sum and scatter"]
 Packs = tuple[tuple[int, ...], ...]
 """A partition of a list of arrays into packs, by index."""
-
-_exchanges = cache_about_structures(512)
-"""Executables by their `Exchange`."""
 
 
 class Exchange(NamedTuple):
@@ -54,13 +51,7 @@ class Exchange(NamedTuple):
     def __call__(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """Exchange the arrays of this process, and return its results. All processes call this together."""
         with x64_if(any([spec.needs_x64 for spec in self.specs])):
-            executable: Callable[..., tuple[Any, ...]] = _exchanges.get(self, self._executable)
-            return executable(*arrays)
-
-    def _executable(self) -> Callable[..., tuple[Any, ...]]:
-        if len(self.processes) == 1:
-            return jax.jit(placement.as_one_of(self.run, [self.processes]))
-        return Across(self.run, self.processes)
+            return _executable(self)(*arrays)
 
     def run(self, *arrays: Any) -> tuple[Any, ...]:
         """The collective, along the axis of processes."""
@@ -92,6 +83,13 @@ class Exchange(NamedTuple):
             parts = [got[end - x.size : end] for end, x in zip(ends, each, strict=True)]
             results |= {i: part.reshape(x.shape) for i, part, x in zip(pack, parts, each, strict=True)}
         return tuple([results[i] for i in range(len(arrays))])
+
+
+@functools.lru_cache(512)
+def _executable(exchange: Exchange) -> Callable[..., tuple[Any, ...]]:
+    if len(exchange.processes) == 1:
+        return jax.jit(placement.as_one_of(exchange.run, [exchange.processes]))
+    return Across(exchange.run, exchange.processes)
 
 
 def packs_of(specs: Sequence[Spec], most: int | None = None) -> Packs:

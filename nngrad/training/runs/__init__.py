@@ -1,6 +1,5 @@
 """The training loop `nn.fit`, and its parts for custom loops."""
 
-from .fit import EarlyStopping as EarlyStopping
 from .fit import Run as Run
 from .fit import fit as fit
 from .log import TrainingLog as TrainingLog

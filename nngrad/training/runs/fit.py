@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -155,11 +154,9 @@ def fit(
         epochs: The number of times to iterate over `data`; by default once or, if `steps` is given, as often as needed.
         steps: The number of steps after which the run ends, unless the data end first.
         every: The number of steps between lines of the log; the first and the last step always have one.
-        evaluate: A function without arguments that evaluates the model and returns numbers by name. An array of three
-            or four axes there is images: the log's folder gets them in one grid, as by `run.log.images`.
+        evaluate: A function without arguments that evaluates the model and returns numbers by name.
         evaluate_every: The number of steps between its calls, by default `every`; the first and last step have one too.
-        log: A folder for `metrics.csv`, or the result of `nn.training_log`; by default
-            there is only a progress bar.
+        log: A folder for `metrics.jsonl`, or the result of `nn.training_log`; by default there is only a progress bar.
         checkpoints: Saves and restores the run, with its own `every`.
         callbacks: Functions to call with the `Run` after each step. Their results are ignored. The state of those with
             `get_state` and `set_state` is saved in checkpoints.
@@ -210,7 +207,7 @@ def fit(
                 values = logged_of(run.result)
                 writes, evaluates = (number in (1, most) or number % n == 0 for n in (every, evaluate_every or every))
                 if evaluates and evaluate is not None:
-                    values, evaluated = values | _evaluated(evaluate, values, run), number
+                    values, evaluated = values | _evaluated(evaluate, values), number
                 if writes or evaluated == number:
                     run.metrics, measured = log.write(number, values), number
                 else:
@@ -229,7 +226,7 @@ def fit(
             # The last step has a line, too, where nobody knew before that it was the last.
             values = logged_of(run.result) if measured != run.step else {}
             if evaluate is not None and evaluated != run.step:
-                values |= _evaluated(evaluate, values, run)
+                values |= _evaluated(evaluate, values)
             if values or measured != run.step:
                 run.metrics = log.write(run.step, values)
             if checkpoints is not None and run.step > begin:
@@ -249,21 +246,15 @@ def _saving(checkpoints: Checkpointer | None) -> AbstractContextManager[object]:
     return checkpoints.saving_on_signals(*[signal.SIGTERM, signal.SIGINT][: 1 if jax.process_count() > 1 else 2])
 
 
-def _evaluated(evaluate: Evaluate, values: Mapping[str, Any], run: Run) -> dict[str, Any]:
-    """The numbers that `evaluate` returns beside `values` of a step, by name; images go to the log."""
+def _evaluated(evaluate: Evaluate, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers that `evaluate` returns beside `values` of a step, by name."""
     found = evaluate()
     if not isinstance(found, Mapping):
         raise TypeError(f"evaluate: expected numbers by name, as {{'accuracy': 0.5}}, got {found!r}")
-    numbers = {}
-    for name, value in found.items():
+    for name in found:
         if name in values:
             raise ValueError(f"evaluate: the step already returns {name!r}; choose another name, such as 'val_{name}'")
-        array = value_of(value)
-        if np.ndim(array) in (3, 4) and np.size(array) != 1:
-            run.log.images(run.step, name, array)
-        else:
-            numbers[name] = array
-    return numbers
+    return {name: value_of(value) for name, value in found.items()}
 
 
 def logged_of(result: Any) -> dict[str, Any]:
@@ -275,49 +266,3 @@ def logged_of(result: Any) -> dict[str, Any]:
         return {name: value_of(value) for name, value in loss.items()}
     named = more if isinstance(more, Mapping) else {}
     return {"loss": value_of(loss), **{name: value for name, value in named.items() if np.size(value) == 1}}
-
-
-class EarlyStopping:
-    """A callback of `nn.fit` that ends the run when a metric has stopped improving.
-
-        nn.fit(step, batches, epochs=100, evaluate=evaluate, callbacks=[nn.EarlyStopping("val_loss", patience=5)])
-
-    Checkpoints hold its state, so a resumed run ends where an uninterrupted one does.
-
-    Args:
-        metric: The name of a value that the step or `evaluate` returns.
-        patience: The number of consecutive measurements without improvement after which the run ends.
-        highest: Whether higher values are better, rather than lower ones.
-        least: The smallest improvement on the best value that counts.
-
-    Raises:
-        TypeError: `patience` is not an int.
-        ValueError: `patience` is less than 1.
-    """
-
-    def __init__(self, metric: str, patience: int = 1, *, highest: bool = False, least: float = 0.0) -> None:
-        checked_count(patience, "patience")
-        self._metric, self._patience, self._sign, self._least = metric, patience, -1 if highest else 1, least
-        self._best = math.inf
-        self._waited = 0
-
-    def __call__(self, run: Run) -> None:
-        """Check the values that were measured after a step."""
-        value = run.metrics.get(self._metric)
-        if value is not None:
-            better = self._sign * value < self._best - self._least
-            self._waited = 0 if better else self._waited + 1
-            self._best = self._sign * value if better else self._best
-        elif run.step == 1:
-            raise ValueError(f"EarlyStopping: the run has no metric {self._metric!r}; it has "
-                             f"{', '.join(map(repr, run.metrics)) or 'none'}")
-        if self._waited >= self._patience:
-            run.stop(f"{self._metric} has not improved {self._waited} times in a row")
-
-    def get_state(self) -> dict[str, Any]:
-        """The best value so far, and the number of measurements since, as JSON values."""
-        return {"best": repr(self._best), "waited": self._waited}
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Continue from a state that `get_state` returned."""
-        self._best, self._waited = float(state["best"]), state["waited"]

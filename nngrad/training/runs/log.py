@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import json
 import math
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from ...distributed import hosts
 from ...extend import NdArray, Variable, checked_count
-from ...files.formats import package_for
 from ...files.replacing import read_whole, write_whole
 
 
@@ -72,8 +68,8 @@ def in_words(values: Mapping[str, float]) -> str:
     )
 
 
-Images = NDArray[Any]
-METRICS, SAMPLES, TENSORBOARD = "metrics.csv", "samples", "tensorboard"
+METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
+STEP, SECONDS = "step", "seconds"
 
 
 class TrainingLog:
@@ -87,8 +83,8 @@ class TrainingLog:
         self.lines: list[dict[str, float]] = []
         """The measured values, a dict for each line; in a resumed run also the earlier ones."""
         self._tensorboard, self._progress = tensorboard, progress
+        self._path: Path | None = None  # of the file of metrics, in the process that writes it
         self._last: tuple[int, dict[str, Any]] | None = None  # the last values if they were not due for writing
-        self._file: MetricsFile | None = None
         self._shown: Shown | None = None
         self._board: Any = None
         self._closed = ExitStack()
@@ -110,9 +106,8 @@ class TrainingLog:
         folder.mkdir(parents=True, exist_ok=True)
         if self.step == 0 and (folder / METRICS).exists():
             _put_aside(folder)
-        self._file = MetricsFile(folder / METRICS, self.step)
-        self.lines = [{name: int(text) if name == STEP else float(text) for name, text in line.items()}
-                      for line in self._file.lines]
+        self._path = folder / METRICS
+        self.lines = _lines_up_to(self._path, self.step)
         if self._tensorboard:
             later = self.step + 1 if self.step else None  # TensorBoard hides older data of these steps
             self._board = _tensorboard_writer()(str(folder / TENSORBOARD), purge_step=later)
@@ -165,8 +160,8 @@ class TrainingLog:
         seconds = round(self._before + time.monotonic() - self._began, 3)
         line = {STEP: step, SECONDS: seconds, **numbers}
         self.lines.append(dict(line))
-        if self._file is not None:
-            self._file.append(line)
+        if self._path is not None:
+            _append(self._path, line)
         if self._board is not None:
             for name in (SECONDS, *numbers):
                 self._board.add_scalar(name, line[name], step)
@@ -177,43 +172,19 @@ class TrainingLog:
             self._shown.values(step, numbers)
         return numbers
 
-    def images(self, step: int, name: str, images: Any) -> None:
-        """Save images as one, in a square grid, in the folder and for TensorBoard.
-
-        Args:
-            step: The number of completed steps.
-            name: What the images are.
-            images: An array of shape (n, channels, height, width), with 1, 3 or 4 channels: grey, colours, or colours
-                and opacity; or of shape (n, height, width). Values are floats from 0 to 1, or integers from 0 to 255.
-
-        Raises:
-            ImportError: Pillow is not installed.
-            ValueError: The array has another shape, or other values; the message has the name.
-        """
-        grid = image_grid(images, name)
-        if self._file is not None:
-            assert self.folder is not None
-            written = io.BytesIO()
-            package_for("PIL.Image", "Pillow", "images").fromarray(grid).save(written, format="png")
-            (self.folder / SAMPLES).mkdir(exist_ok=True)
-            write_whole(self.folder / SAMPLES / f"step-{step:08d}-{quote(name, safe='')}.png", written.getvalue())
-        if self._board is not None:
-            self._board.add_image(name, grid, step, dataformats="HWC"[: grid.ndim])
-
-
 def training_log(
     folder: str | Path | None = None, *, step: int = 0, steps: int | None = None, every: int = 1,
     tensorboard: bool = False, progress: bool | Console = True,
 ) -> TrainingLog:  # fmt: skip
-    """Open the log of a training loop: `metrics.csv` in a folder, a progress bar, and optionally TensorBoard's files.
+    """Open the log of a training loop: `metrics.jsonl` in a folder, a progress bar, and optionally TensorBoard's files.
 
         with nn.training_log("runs/one", steps=1000) as log:
             for step in range(1, 1001):
                 log(step, loss=train(*batch(step)))
 
-    TensorBoard shows the run in a browser, while it runs and afterwards. Each line is in the file as soon as it is
-    written. With several processes the first one writes. Files of an earlier run are moved to a subfolder
-    `earlier-1`, unless this run resumes it.
+    TensorBoard shows the run in a browser, while it runs and afterwards. Each line of the file is a JSON object, and is
+    there as soon as it is written. With several processes the first one writes. Files of an earlier run are moved to a
+    subfolder `earlier-1`, unless this run resumes it.
 
     Args:
         folder: The folder for files; None to write none.
@@ -250,35 +221,6 @@ def as_number(value: Any, name: str) -> float:
     return float(array.reshape(()))
 
 
-def image_grid(images: Any, name: str) -> Images:
-    """Images (see `TrainingLog.images`) as one in 8 bits, of shape (height, width), or (height, width, channels)."""
-    array = np.asarray(value_of(images))
-    shape = array.shape
-    array = array[:, None] if array.ndim == 3 else array
-    if array.ndim != 4 or array.shape[1] not in (1, 3, 4) or array.size == 0 or array.dtype.kind in "cOSU":
-        raise ValueError(f"{name}: expected images of shape (n, channels, height, width), with 1, 3 or 4 channels, or "
-                         f"(n, height, width), got {array.dtype} of shape {shape}")
-    most = 255 if array.dtype.kind in "iu" else 1
-    array = array if most == 255 else array.astype(np.float32)
-    if not (array.min() >= 0 and array.max() <= most):  # nor if one is NaN
-        raise ValueError(f"{name}: expected floats from 0 to 1 or integers from 0 to 255, got {array.dtype} from "
-                         f"{array.min()} to {array.max()}; scale or clip the images")
-    return tiled(np.rint(array * (255 // most)).astype(np.uint8))
-
-
-def tiled(data: Images, padsize: int = 1, padval: float = 0) -> Images:
-    """Implements `nngrad.nnabla.monitor.tile_images`."""
-    if data.ndim != 4:
-        raise ValueError(f"data: expected shape (N, C, H, W), got {data.shape}")
-    side = math.isqrt(max(len(data) - 1, 0)) + 1 if len(data) else 0
-    padding = (0, side**2 - len(data)), (0, 0), (0, padsize), (0, padsize)
-    cells = np.pad(data, padding, constant_values=padval)
-    n, channels, height, width = side, *cells.shape[1:]
-    picture = cells.reshape(n, n, channels, height, width).transpose(0, 3, 1, 4, 2)
-    picture = picture.reshape(n * height, n * width, channels)
-    return picture[..., 0] if channels == 1 else picture
-
-
 def _tensorboard_writer() -> Any:
     """The class that writes TensorBoard's files.
 
@@ -297,73 +239,33 @@ def _put_aside(folder: Path) -> None:
     while (aside := folder / f"earlier-{number}").exists():
         number += 1
     aside.mkdir()
-    for name in (METRICS, SAMPLES, TENSORBOARD):
+    for name in (METRICS, TENSORBOARD):
         if (folder / name).exists():
             shutil.move(folder / name, aside / name)
 
 
-STEP, SECONDS = "step", "seconds"
+def _lines_up_to(path: Path, step: int) -> list[dict[str, float]]:
+    """The lines of a file of metrics up to a step. Later ones, and the partial one of a killed process, are removed
+    from the file, so that a resumed run neither misses nor repeats a step."""
+    content = read_whole(path) if path.exists() else b""
+    kept = []
+    for text in content[: content.rfind(b"\n") + 1].splitlines():
+        with suppress(ValueError):  # a damaged line
+            line = json.loads(text)
+            if isinstance(line, dict) and line.get(STEP, math.inf) <= step:
+                kept.append(line)
+    if (new := b"".join(map(_line, kept))) != content:
+        write_whole(path, new)
+    return kept
 
 
-class MetricsFile:
-    """A CSV file to which lines are appended, each by one system call, so that readers see whole lines.
-
-    The first line has the names of the columns; a cell is empty if nothing was measured. A line with new names rewrites
-    the file with additional columns. When a run resumes, lines after its step and partial lines of a killed process are
-    removed, so that no step is missing or duplicate.
-
-    Args:
-        path: The file; created if it does not exist.
-        step: The number of steps that the run has already completed.
-
-    Raises:
-        OSError: The file cannot be read or written; the message names it.
-    """
-
-    def __init__(self, path: Path, step: int) -> None:
-        self._path = path
-        content = read_whole(path) if path.exists() else b""
-        whole = content[: content.rfind(b"\n") + 1].decode(errors="replace")
-        reader = csv.DictReader(io.StringIO(whole, newline=""))
-        self.lines = [{name: text for name, text in row.items() if name and text}
-                      for row in reader if _number(row.get(STEP)) <= step]
-        """The cells of each line, as texts by column name."""
-        self.columns = list(reader.fieldnames or []) if self.lines else []
-        """The names of the columns, once there are any."""
-        if self._content() != content:
-            write_whole(path, self._content())
-
-    def append(self, values: Mapping[str, float]) -> None:
-        """Add a line.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
-        new = [name for name in values if name not in self.columns]
-        self.columns += new
-        self.lines.append({name: repr(value) for name, value in values.items()})
-        if new:
-            write_whole(self._path, self._content())
-            return
-        with open(self._path, "ab", buffering=0) as file:
-            line = _line(self.lines[-1].get(name, "") for name in self.columns)
-            if file.write(line) < len(line):
-                raise OSError(28, "cannot be written: no space is left", str(self._path))
-
-    def _content(self) -> bytes:
-        rows = [[line.get(name, "") for name in self.columns] for line in self.lines]
-        return b"".join(map(_line, [self.columns, *rows])) if rows else b""
+def _line(values: Mapping[str, float]) -> bytes:
+    return f"{json.dumps(values)}\n".encode()
 
 
-def _line(cells: Iterable[str]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue().encode()
-
-
-def _number(text: str | None) -> float:
-    """The number of a step; infinite if it is missing or invalid."""
-    try:
-        return float(text or "inf")
-    except ValueError:
-        return float("inf")
+def _append(path: Path, values: Mapping[str, float]) -> None:
+    """Add a line by one system call, so that readers see whole lines."""
+    line = _line(values)
+    with open(path, "ab", buffering=0) as file:
+        if file.write(line) < len(line):
+            raise OSError(28, "cannot be written: no space is left", str(path))
