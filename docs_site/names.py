@@ -25,7 +25,7 @@ SUBJECTS = {
     "parameter": "Parameters and modules", "files.parameter_files": "Parameters and modules",
     "training.modules": "Parameters and modules",
     "training": "Training", "solvers": "Training", "random": "Training",
-    "execution": "Running and compiling", "inspection.compilations": "Running and compiling",
+    "execution": "Running and compiling", "compilations": "Running and compiling",
     "files.exporting": "Running and compiling", "jax": "Running and compiling", "context": "Running and compiling",
     "distributed": "Running and compiling",
 }

@@ -1,6 +1,11 @@
-"""nngrad: turns a computation into the graph of its gradients, to any order, on JAX."""
+"""nngrad: turns a computation into the graph of its gradients, to any order, on JAX.
+
+What builds graphs, differentiates them and runs them is imported here. All other packages are imported when one of
+their names is asked for.
+"""
 
 import sys as _sys
+from importlib import import_module as _import_module
 from inspect import isfunction as _isfunction
 from typing import TYPE_CHECKING, Any
 
@@ -9,28 +14,9 @@ from nngrad_command import __version__ as __version__
 
 from . import cpu as _cpu  # noqa: F401  # which registers its passes
 from . import functions as functions
-from . import initializer as initializer
-from . import nnabla as nnabla
-from . import parameter as parameter
-from . import parametric_functions as parametric_functions
-from . import physics as physics
 from . import random as random
-from . import solvers as solvers
 from .autodiff import Grad, grad
 from .autodiff.custom_function import CustomFunction
-from .context import (
-    Context,
-    auto_forward,
-    context_scope,
-    deterministic,
-    device,
-    get_auto_forward,
-    get_current_context,
-    get_extension_context,
-    no_grad,
-    set_auto_forward,
-    set_default_context,
-)
 from .derivatives import (
     bilaplacian,
     curl,
@@ -55,73 +41,23 @@ from .derivatives import (
     vjp,
     vmap,
 )
-from .derivatives.implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
-from .distributed import hosts as hosts
-from .distributed.devices import mesh, shard
 from .execution import executables, forward_all
 from .execution.backward import backward
 from .execution.passes import passes, unrolled
-from .files.exporting import export, load_exported
-from .files.graphs import load_graph, save_graph
-from .files.parameter_files import load_parameters, save_parameters
 from .functions.checkpoints import checkpoint
 from .functions.custom_gradient import custom_gradient
 from .graph import Function, NdArray, Variable
-from .graph.messages import ImportHints as _ImportsLeadOn
+from .graph import engine as _engine
+from .graph.engine import Operators as _Operators
+from .graph.engine import is_provided_by as _is_provided_by
+from .graph.messages import ImportHints as _ImportHints
+from .graph.messages import NamesElsewhere as _NamesElsewhere
 from .graph.messages import no_attribute as _no_attribute
+from .graph.placement import Placement as _Placement
 from .graph.signatures import explained as _explained
-from .inspection import checks as checks
-from .inspection import count, explain, find_nan, memory_report, show, show_passes, show_rewrites, source_locations
-from .inspection import hooks as hooks
-from .inspection import timing as timing
-from .inspection.compilations import RecompilationWarning
-from .inspection.debugging import debug
-from .inspection.hooks import (
-    FunctionHook,
-    set_function_post_hook,
-    set_function_pre_hook,
-    unset_function_post_hook,
-    unset_function_pre_hook,
-)
-from .inspection.lanczos import lanczos
-from .inspection.viewing import draw, view
-from .inspection.viewing import plots as plot
-from .jax.compilation_cache import cache_compilations
-from .jax.from_jax import from_jax
-from .jax.to_jax import compile, to_jax
-from .memory import LeastMemory, MemoryBudget, Segments, recompute
-from .nnabla import formats as _formats  # noqa: F401 - for files
-from .nnabla import links as _links  # noqa: F401 - methods of Variables
-from .nnabla import names as _names_elsewhere  # noqa: F401 - for messages about missing names
-from .parameter import (
-    cast_parameters,
-    clear_parameters,
-    get_current_parameter_scope,
-    get_parameter,
-    get_parameter_or_create,
-    get_parameters,
-    parameter_scope,
-    pop_parameter,
-    set_parameter,
-)
 from .random import seed
 from .rewrite.builder import simplify
 from .rewrite.numbers import grad_end as GradEndFunction
-from .solvers import (
-    DynamicLossScale,
-    set_solver_post_hook,
-    set_solver_pre_hook,
-    unset_solver_post_hook,
-    unset_solver_pre_hook,
-)
-from .torch import from_torch
-from .training import MovingAverage, train_step
-from .training.checkpoints import Checkpointer
-from .training.containers import ModuleDict, ModuleList, Parameter, Sequential
-from .training.feeding import feed
-from .training.mixed_precision import precision
-from .training.modules import Module
-from .training.runs import fit, training_log
 
 __all__ = [
     "Checkpointer", "Context", "Convergence", "CustomFunction", "DynamicLossScale", "Function",
@@ -145,26 +81,189 @@ __all__ = [
     "unset_solver_pre_hook", "view", "vjp", "vmap",
 ]  # fmt: skip
 
+_MODULES = {
+    "checks": "inspection.checks", "hooks": "inspection.hooks", "hosts": "distributed.hosts",
+    "initializer": "initializer", "jax": "jax", "nnabla": "nnabla", "parameter": "parameter",
+    "parametric_functions": "parametric_functions", "physics": "physics", "plot": "inspection.viewing.plots",
+    "solvers": "solvers", "timing": "inspection.timing", "torch": "torch",
+}  # fmt: skip
+"""Modules that are imported when they are asked for."""
 
-_FROM_NNABLA = ("FunctionNode", "PythonFunction")
-"""Names that are loaded when they are asked for."""
+_ELSEWHERE = {
+    "compilations": ("RecompilationWarning",),
+    "context": (
+        "Context", "auto_forward", "context_scope", "deterministic", "device", "get_auto_forward",
+        "get_current_context", "get_extension_context", "no_grad", "set_auto_forward", "set_default_context",
+    ),
+    "derivatives.implicit": ("Convergence", "fixed_point", "linear_solve", "minimize", "odeint", "root"),
+    "distributed.devices.mesh": ("mesh", "shard"),
+    "files.exporting.export": ("export",),
+    "files.exporting.exported": ("load_exported",),
+    "files.graphs": ("load_graph", "save_graph"),
+    "files.parameter_files": ("load_parameters", "save_parameters"),
+    "inspection": (
+        "count", "explain", "find_nan", "memory_report", "show", "show_passes", "show_rewrites", "source_locations",
+    ),
+    "inspection.debugging": ("debug",),
+    "inspection.hooks": (
+        "FunctionHook", "set_function_post_hook", "set_function_pre_hook", "unset_function_post_hook",
+        "unset_function_pre_hook",
+    ),
+    "inspection.lanczos": ("lanczos",),
+    "inspection.viewing.draw": ("draw",),
+    "inspection.viewing.view": ("view",),
+    "jax.compilation_cache": ("cache_compilations",),
+    "jax.from_jax": ("from_jax",),
+    "jax.to_jax": ("compile", "to_jax"),
+    "memory": ("LeastMemory", "MemoryBudget", "Segments", "recompute"),
+    "nnabla": ("FunctionNode", "PythonFunction"),
+    "parameter": (
+        "cast_parameters", "clear_parameters", "get_current_parameter_scope", "get_parameter",
+        "get_parameter_or_create", "get_parameters", "parameter_scope", "pop_parameter", "set_parameter",
+    ),
+    "solvers": (
+        "DynamicLossScale", "set_solver_post_hook", "set_solver_pre_hook", "unset_solver_post_hook",
+        "unset_solver_pre_hook",
+    ),
+    "torch": ("from_torch",),
+    "training.checkpoints": ("Checkpointer",),
+    "training.containers": ("ModuleDict", "ModuleList", "Parameter", "Sequential"),
+    "training.feeding": ("feed",),
+    "training.mixed_precision": ("precision",),
+    "training.modules": ("Module",),
+    "training.moving_average": ("MovingAverage",),
+    "training.runs.fit": ("fit",),
+    "training.runs.log": ("training_log",),
+    "training.train_step": ("train_step",),
+}  # fmt: skip
+"""Names that are imported when they are asked for, by module."""
 
 if TYPE_CHECKING:
-    from .nnabla import FunctionNode as FunctionNode
-    from .nnabla import PythonFunction as PythonFunction
-else:  # checkers of types say it themselves
-    for _name in __all__:
-        if _isfunction(_function := globals().get(_name)):
-            _function = globals()[_name] = _explained(_function)
-            _function.__module__, _function.__qualname__ = __name__, _name  # where pickle finds it
-    parameter.load_parameters, parameter.save_parameters = load_parameters, save_parameters  # where nnabla has them
+    from . import initializer, parametric_functions, physics, solvers
+    from . import jax as jax
+    from . import nnabla as nnabla
+    from . import parameter as parameter
+    from . import torch as torch
+    from .compilations import RecompilationWarning
+    from .context import (
+        Context,
+        auto_forward,
+        context_scope,
+        deterministic,
+        device,
+        get_auto_forward,
+        get_current_context,
+        get_extension_context,
+        no_grad,
+        set_auto_forward,
+        set_default_context,
+    )
+    from .derivatives.implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
+    from .distributed import hosts
+    from .distributed.devices.mesh import mesh, shard
+    from .files.exporting.export import export
+    from .files.exporting.exported import load_exported
+    from .files.graphs import load_graph, save_graph
+    from .files.parameter_files import load_parameters, save_parameters
+    from .inspection import (
+        checks,
+        count,
+        explain,
+        find_nan,
+        hooks,
+        memory_report,
+        show,
+        show_passes,
+        show_rewrites,
+        source_locations,
+        timing,
+    )
+    from .inspection.debugging import debug
+    from .inspection.hooks import (
+        FunctionHook,
+        set_function_post_hook,
+        set_function_pre_hook,
+        unset_function_post_hook,
+        unset_function_pre_hook,
+    )
+    from .inspection.lanczos import lanczos
+    from .inspection.viewing import plots as plot
+    from .inspection.viewing.draw import draw
+    from .inspection.viewing.view import view
+    from .jax.compilation_cache import cache_compilations
+    from .jax.from_jax import from_jax
+    from .jax.to_jax import compile, to_jax
+    from .memory import LeastMemory, MemoryBudget, Segments, recompute
+    from .nnabla import FunctionNode, PythonFunction
+    from .parameter import (
+        cast_parameters,
+        clear_parameters,
+        get_current_parameter_scope,
+        get_parameter,
+        get_parameter_or_create,
+        get_parameters,
+        parameter_scope,
+        pop_parameter,
+        set_parameter,
+    )
+    from .solvers import (
+        DynamicLossScale,
+        set_solver_post_hook,
+        set_solver_pre_hook,
+        unset_solver_post_hook,
+        unset_solver_pre_hook,
+    )
+    from .torch import from_torch
+    from .training.checkpoints import Checkpointer
+    from .training.containers import ModuleDict, ModuleList, Parameter, Sequential
+    from .training.feeding import feed
+    from .training.mixed_precision import precision
+    from .training.modules import Module
+    from .training.moving_average import MovingAverage
+    from .training.runs.fit import fit
+    from .training.runs.log import training_log
+    from .training.train_step import train_step
 
-    def __dir__() -> list[str]:
-        return [*__all__, "__version__"]
+_MODULE_OF = {name: module for module, names in _ELSEWHERE.items() for name in names}
+
+_is_provided_by(f"{__name__}.compilations", _engine, "hint_at_cache", "progress_shown", "watched_compilation")
+_is_provided_by(f"{__name__}.memory", _engine, "peak_bytes", "policy_key", "rematerialised")
+_is_provided_by(f"{__name__}.inspection.estimates", _engine, "warn_of_cancelled")
+_is_provided_by(f"{__name__}.memory", _Operators, "recompute")
+_is_provided_by(f"{__name__}.distributed.devices.grid", _Placement, "across", "mesh_of")
+_is_provided_by(f"{__name__}.inspection.shown", Variable, "__repr__", "_repr_html_")
+_is_provided_by(f"{__name__}.inspection.shown", Function, "__repr__", "_repr_html_")
+_is_provided_by(f"{__name__}.nnabla.names", _NamesElsewhere, "argument", "counterpart", "hint")
+_is_provided_by(
+    f"{__name__}.nnabla.links", Variable, "addgrad", "clear_all_graph_links", "creator", "function_references",
+    "no_grad", "reset_shape", "rewire_on", "unchain", "unchain_backward", "unlinked", "visit", "visit_check",
+)  # fmt: skip
+
+
+def _public(name: str, value: Any) -> Any:
+    """A public name as it is here: functions explain calls that do not fit, and are where pickle finds them."""
+    if _isfunction(value):
+        value = _explained(value)
+        value.__module__, value.__qualname__ = __name__, name
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+if not TYPE_CHECKING:  # checkers of types say themselves what does not fit
+    for _name in __all__:
+        if _name in globals():
+            globals()[_name] = _public(_name, globals()[_name])
 
     def __getattr__(name: str) -> Any:
-        if name in _FROM_NNABLA:
-            return getattr(nnabla, name)
-        raise _no_attribute(f"nngrad has no {name!r}", name, __all__)
+        if name in _MODULES:
+            value = _import_module(f"{__name__}.{_MODULES[name]}")
+        elif name in _MODULE_OF:
+            value = _public(name, getattr(_import_module(f"{__name__}.{_MODULE_OF[name]}"), name))
+        else:
+            raise _no_attribute(f"nngrad has no {name!r}", name, __all__)
+        return globals().setdefault(name, value)
 
-    _sys.meta_path.append(_ImportsLeadOn)
+    _sys.meta_path.append(_ImportHints)

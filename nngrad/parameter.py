@@ -6,13 +6,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .extend import Variable, WithBlock, build_options, leaves_of, warn_user
 
-if TYPE_CHECKING:  # nngrad puts them here, as nnabla has it
+if TYPE_CHECKING:
     from .files.parameter_files import load_parameters as load_parameters
     from .files.parameter_files import save_parameters as save_parameters
 
@@ -414,3 +415,9 @@ def _check_shape(name: str, param: Variable, shape: Any) -> None:
             "layers share this name, pass name= to one (PF.affine(x, 10, name='out')) or put it in its own scope; "
             "nn.clear_parameters() starts afresh"
         )
+
+
+def __getattr__(name: str) -> Any:  # nnabla has them here
+    if name in ("load_parameters", "save_parameters"):
+        return getattr(import_module("nngrad"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)

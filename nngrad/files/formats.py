@@ -1,9 +1,10 @@
-"""Formats of files beside safetensors: `nngrad.nnabla.formats` adds nnabla's."""
+"""Formats of files beside safetensors, which other packages add: `nngrad.nnabla.formats` has nnabla's."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,9 +39,22 @@ class StateFormat(NamedTuple):
     """Write states, each with `pstate` and `t`, by parameter name, to a file."""
 
 
-parameter_formats: dict[str, ParameterFormat] = {}
-state_formats: dict[str, StateFormat] = {}
-"""By the extension of files, such as '.h5'."""
+class Formats(NamedTuple):
+    """Formats by the extension of files, such as '.h5'."""
+
+    parameters: dict[str, ParameterFormat]
+    states: dict[str, StateFormat]
+
+
+formats = Formats({}, {})
+"""Those that have been added."""
+
+
+def known_formats() -> Formats:
+    """All formats; where `nngrad.nnabla` was left out, its own are missing."""
+    with suppress(ModuleNotFoundError):
+        importlib.import_module("nngrad.nnabla.formats")
+    return formats
 
 
 def package_for(module: str, package: str, what: str) -> Any:

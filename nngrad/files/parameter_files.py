@@ -13,7 +13,7 @@ import numpy as np
 
 from ..extend import NdArray, Variable, arrays_in, leaf_of, warn_user, writing
 from ..parameter import RESERVED, _lock, _parts, get_current_parameter_scope, get_parameters
-from .formats import parameter_formats
+from .formats import known_formats
 from .replacing import read_whole, write_whole
 from .storage import read_arrays, write_arrays
 
@@ -46,7 +46,7 @@ def save_parameters(
     Warns:
         UserWarning: There are no parameters to write.
     """
-    writable = [name for name, known in parameter_formats.items() if known.write is not None]
+    writable = [name for name, known in known_formats().parameters.items() if known.write is not None]
     extension = _extension(path, extension, writable, "written")
     if params is not None and not isinstance(params, Mapping):
         raise TypeError(f"params: expected Variables by name, got {type(params).__name__}")
@@ -64,7 +64,7 @@ def save_parameters(
     by_name = dict(zip(chosen, arrays, strict=True))
     if extension == ".safetensors":
         write_arrays(path, by_name, {"need_grad": flags})
-    elif (write := parameter_formats[extension].write) is not None:
+    elif (write := known_formats().parameters[extension].write) is not None:
         write_whole(path, write(by_name, flags, str(path)))
     if not chosen:
         below = "params is empty" if params is not None else "the current scope has no parameters"
@@ -94,7 +94,7 @@ def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDi
             another shape or another kind of dtype; the message names the file and the parameter.
         OSError: The file cannot be read, or is not a regular file.
     """
-    extension = _extension(path, extension, parameter_formats, "read")
+    extension = _extension(path, extension, known_formats().parameters, "read")
     order, arrays, flags = _read(path, extension)
     tree = _tree_of(order, path)
     loaded: dict[str, Variable] = {}
@@ -135,7 +135,7 @@ def _extension(path: str | Path, extension: str | None, others: Iterable[str], d
 def _read(path: str | Path, extension: str) -> tuple[list[str], dict[str, np.ndarray[Any, Any]], dict[str, bool]]:
     """The names in a file in order, the arrays, and `need_grad` where the file records it."""
     if extension != ".safetensors":
-        held = parameter_formats[extension].read(read_whole(path), str(path))
+        held = known_formats().parameters[extension].read(read_whole(path), str(path))
         return list(held.arrays), held.arrays, held.need_grad
     arrays, facts = read_arrays(path)
     flags = facts.get("need_grad", {})

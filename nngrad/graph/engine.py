@@ -1,9 +1,12 @@
 """The interface between graphs and the packages above: the engine, which runs and differentiates them, and the
 operators of Variables and cells. All is declared here, with types; the packages that implement it `provide` it when
-they are imported, as they do the display of Variables and Functions."""
+they are imported, as they do the display of Variables and Functions. What is rarely used `is_provided_by` a module that
+is imported when it is first used."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
@@ -77,10 +80,15 @@ class Engine:
     def __getattr__(self, name: str) -> Any:
         if name not in self.__slots__:
             raise AttributeError(f"Engine has no {name!r}")
-        raise RuntimeError(f"{name}: graphs cannot run before `import nngrad`")
+        if name not in _providers:
+            raise RuntimeError(f"{name}: graphs cannot run before `import nngrad`")
+        importlib.import_module(_providers[name])
+        return object.__getattribute__(self, name)
 
 
 engine = Engine()
+_providers: dict[str, str] = {}
+"""The modules that provide members of the engine, once these are used."""
 
 
 # ---------------------------------------------------------------- operators
@@ -188,3 +196,29 @@ def provide(what: Engine | type[Any], given: Mapping[str, Any]) -> None:
     """Implement the declarations above, by name."""
     for name, meaning in given.items():
         setattr(what, name, meaning)
+
+
+class _OnFirstUse:
+    """A member of a class: its first use imports the module that provides it."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._module, self._name = module, name
+
+    def __get__(self, instance: Any, owner: type[Any]) -> Any:
+        importlib.import_module(self._module)
+        if inspect.getattr_static(owner, self._name) is self:  # it is imported at this moment, or does not provide it
+            raise AttributeError(f"{owner.__name__}.{self._name} is not there before {self._module} is imported")
+        return getattr(owner if instance is None else instance, self._name)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        self.__get__(None, type(instance))
+        setattr(instance, self._name, value)
+
+
+def is_provided_by(module: str, what: Engine | type[Any], *names: str) -> None:
+    """Have a module imported, which provides the declarations of these names, when one of them is first used."""
+    for name in names:
+        if isinstance(what, Engine):
+            _providers[name] = module
+        else:
+            setattr(what, name, _OnFirstUse(module, name))

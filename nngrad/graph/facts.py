@@ -163,7 +163,7 @@ def unknown(f: Function) -> int:
 class Schema:
     """A function's inputs and static arguments, from its signature, and code that checks them.
 
-    The caller that `compile` makes is compiled from a few lines of source, as in `dataclasses`:
+    The `caller` is compiled from a few lines of source, as in `dataclasses`:
     binding `*args, **kwargs` to a signature on each call would cost more than all the rest of
     building a Function.
     """
@@ -242,9 +242,15 @@ class Schema:
         required = len(self.inputs) - len(self.optional)
         return [f"if {' or '.join(given)}: {listed} = variables(({listed}), {self.inputs}, {self.name!r}, {required})"]
 
-    def compile(self, lines: list[str], **names: Any) -> Callable[..., Any]:
-        """Compile the caller: a function with the signature's header and the body `lines`, which may use `names`."""
-        scope = self._scope | names
-        exec("\n    ".join([f"def {self.name}({', '.join(self._header)}):", *lines]), scope)
-        caller: Callable[..., Any] = scope[self.name]
-        return caller
+    def caller(self, lines: Callable[[], list[str]], keep: Callable[[Callable[..., Any]], None],
+               **names: Any) -> Callable[..., Any]:
+        """A function with the signature's header and the body `lines()`, which may use `names`. Its first call compiles
+        it, and has it kept instead of what is returned here: a program calls few of the functions that it imports."""
+
+        def first_call(*args: Any, **kwargs: Any) -> Any:
+            scope = self._scope | names
+            exec("\n    ".join([f"def {self.name}({', '.join(self._header)}):", *lines()]), scope)
+            keep(scope[self.name])
+            return scope[self.name](*args, **kwargs)
+
+        return first_call

@@ -106,8 +106,12 @@ class Op(Facts, Generic[P, R]):
         self.defaults = tuple(schema.defaults)
         # A user's forward does not get numbers as constants: each would need its own executable.
         variables = as_operands if self.is_own else as_variables
-        lines = [*schema.conversions, *_application(schema)]
-        self._call: Callable[..., R] = schema.compile(lines, op=self, variables=variables)
+        self._call: Callable[..., R] = schema.caller(
+            lambda: [*schema.conversions, *_application(schema)], self._keep, op=self, variables=variables,
+        )  # fmt: skip
+
+    def _keep(self, call: Callable[..., R]) -> None:
+        self._call = call
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
@@ -308,10 +312,15 @@ class Composite(Generic[P, R]):
         signature = inspect.signature(body, eval_str=True)
         self.__signature__ = _of_caller(signature, signature.return_annotation)
         schema = Schema(self.name, signature, static=False)
-        values = ", ".join(schema.inputs + [f"{n}={v}" for n, v in zip(schema.arguments, schema.values, strict=True)])
-        if schema.variadic:
-            values = f"*{values}"
-        self._call: Callable[..., R] = schema.compile([*schema.conversions, f"return body({values})"], body=body)
+
+        def lines() -> list[str]:
+            values = [*schema.inputs, *[f"{n}={v}" for n, v in zip(schema.arguments, schema.values, strict=True)]]
+            return [*schema.conversions, f"return body({'*' * schema.variadic}{', '.join(values)})"]
+
+        self._call: Callable[..., R] = schema.caller(lines, self._keep, body=body)
+
+    def _keep(self, call: Callable[..., R]) -> None:
+        self._call = call
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:

@@ -1,6 +1,6 @@
 """Inspection: listings, pictures, costs, timing, hooks, gradient checks and the search for NaN."""
 
-from . import compilations, estimates  # noqa: F401 - what they say is provided
+
 from .cost import Count, Tally, count
 from .debugging import source_locations
 from .description import BodyEntry, Description, Kind, describe

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import nngrad
 
+from . import links as _links  # noqa: F401 - methods of Variables
 from .logger import logger as logger
 
 _OWN = {"FunctionNode": "function_node", "PythonFunction": "python_function"}

@@ -25,7 +25,7 @@ from ..extend import (
     reached_leaves,
     x64_if,
 )
-from ..files.formats import state_formats
+from ..files.formats import known_formats
 from ..files.storage import read_into, write_arrays
 from .gradients import Arrays, clipped, decayed, has_inf_has_nan, is_frozen, scaled_gradients
 from .in_place import STEP_TO_TRACE, InPlaceState, InPlaceUpdate, Results, StateValue
@@ -613,8 +613,9 @@ class Solver:
                 dynamic loss scale.
             OSError: The file cannot be written.
         """
-        if Path(path).suffix in state_formats:
-            state_formats[Path(path).suffix].write(path, self.get_states())
+        nnablas = known_formats().states.get(Path(path).suffix)
+        if nnablas is not None:
+            nnablas.write(path, self.get_states())
         else:
             with self.updating:
                 named, updates = self.named_state(), self.updates
@@ -628,10 +629,11 @@ class Solver:
             ValueError: The file is damaged or does not fit, as in `set_states`; nothing is changed then.
             OSError: The file cannot be read.
         """
-        if Path(path).suffix not in state_formats:
+        nnablas = known_formats().states.get(Path(path).suffix)
+        if nnablas is None:
             read_into(path, self._take_file)
             return
-        states = {name: SolverState(*state) for name, state in state_formats[Path(path).suffix].read(path).items()}
+        states = {name: SolverState(*state) for name, state in nnablas.read(path).items()}
         own = self.named_state()
         for name, state in states.items():
             for what, array in state.pstate.items():

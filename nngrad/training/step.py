@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 
+from ..compilations import watched_compilation
 from ..distributed.devices.grid import Mesh
 from ..extend import (
     Variable,
@@ -22,7 +23,6 @@ from ..extend import (
     switched,
     warn_user,
 )
-from ..inspection.compilations import watched_compilation
 from ..inspection.nan import nan_in
 from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate

@@ -15,8 +15,8 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.inspection import compilations
-from nngrad.inspection.compilations import HANDFUL, RecompilationWarning
+from nngrad import compilations
+from nngrad.compilations import HANDFUL, RecompilationWarning
 
 V = nn.Variable
 

@@ -7,11 +7,11 @@ solvers.
     writing.py       writes graphs as networks
 """
 
-from ...files.formats import ParameterFormat, StateFormat, parameter_formats, state_formats
+from ...files.formats import ParameterFormat, StateFormat, formats
 from .parameters import READABLE, h5_of
 from .states import read_states, write_states
 
-parameter_formats.update(
+formats.parameters.update(
     {name: ParameterFormat(read, h5_of if name == ".h5" else None) for name, read in READABLE.items()}
 )
-state_formats.update(dict.fromkeys((".h5", ".protobuf"), StateFormat(read_states, write_states)))
+formats.states.update(dict.fromkeys((".h5", ".protobuf"), StateFormat(read_states, write_states)))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..extend import (
+from .extend import (
     Block,
     Op,
     Program,
