@@ -1,7 +1,7 @@
 """Backward rules of orthogonal polynomials."""
 
 import nngrad.functions as F
-from nngrad.functions.orthogonal import FAMILIES
+from nngrad.functions.orthogonal import POLYNOMIALS
 from nngrad.graph import Function, Variable
 
 from .rules import backward
@@ -13,5 +13,5 @@ def orthogonal_polynomial_backward(f: Function, gy: Variable) -> Variable | None
     (x,), (degree, family, parameter) = f.inputs, f.arguments
     if degree == 0:
         return None
-    factor, family, parameter = FAMILIES[family].slope(degree, parameter)
+    factor, family, parameter = POLYNOMIALS[family].slope(degree, parameter)
     return gy * (factor * F.orthogonal_polynomial(x, degree - 1, family, parameter))

@@ -1,5 +1,7 @@
 """The seams of the kernel: the only names of it that packages above may import."""
 
+from backward_registry.rules import adjoint_pair, backward, bilinear_family, non_differentiable, slopes
+
 from ..autodiff.carried import followed_axes
 from ..autodiff.custom_function import CustomFunction, forward_only, op_of, shapes_of
 from ..autodiff.forward_mode import NoForwardMode
@@ -73,6 +75,7 @@ from ..graph import (
     apply,
     build_options,
     by_rank,
+    composite,
     contained,
     create,
     leaves_of,
@@ -149,10 +152,11 @@ from ..graph.value import (
     writing,
 )
 from ..graph.variable import leaf_of
-from ..rewrite.builder import RULES
+from ..rewrite.builder import RULES, emitting, recording, rewriting_rule
 from ..rewrite.sums import summands
 
 __all__ = [
+<<<<<<< HEAD
     "BYTES_OF_A_STEP",
     "HOIST",
     "RULES",
@@ -173,7 +177,6 @@ __all__ = [
     "Ints",
     "Keys",
     "LoopFound",
-
     "Mode",
     "NamesElsewhere",
     "NdArray",
@@ -199,6 +202,7 @@ __all__ = [
     "Variable",
     "WithBlock",
     "Within",
+    "adjoint_pair",
     "among",
     "apply",
     "arguments_need_x64",
@@ -210,6 +214,8 @@ __all__ = [
     "as_static_float",
     "as_variable",
     "as_variables",
+    "backward",
+    "bilinear_family",
     "block_of",
     "bodies_in",
     "bodies_of",
@@ -226,6 +232,7 @@ __all__ = [
     "close",
     "close_with_derivations",
     "coerced",
+    "composite",
     "contained",
     "converted",
     "create",
@@ -236,6 +243,7 @@ __all__ = [
     "differentiable",
     "dtype_of",
     "emitted",
+    "emitting",
     "engine",
     "executable_in_one",
     "executable_of",
@@ -279,6 +287,7 @@ __all__ = [
     "named_axes",
     "no_attribute",
     "no_such_argument",
+    "non_differentiable",
     "obstacle",
     "on_host",
     "op",
@@ -298,11 +307,14 @@ __all__ = [
     "put_together",
     "raw_together",
     "reached_leaves",
+    "recording",
     "register_pass",
     "results_of",
+    "rewriting_rule",
     "run_steps",
     "set_switches",
     "shapes_of",
+    "slopes",
     "spec_of",
     "spent",
     "start_with",
@@ -324,4 +336,30 @@ __all__ = [
     "without_unread",
     "writing",
     "x64_if",
+=======
+    "BYTES_OF_A_STEP", "HOIST", "RULES", "Array", "AxesArgument", "Block", "BoundedCache", "Call", "Closing",
+    "Composite", "ControlOp", "CustomFunction", "DType", "Derivation", "Executable", "Function", "Hoisted", "Ints",
+    "Keys", "LoopFound", "Mode", "NamesElsewhere", "NdArray", "NegativeZero", "NoForwardMode", "Op", "Operators",
+    "Partition", "Pass", "Process", "Program", "Request", "ResultDerivation", "RolledLoop", "RuleCall", "Settings",
+    "ShapeArgument", "SourceLocation", "Spec", "Static", "Step", "Switched", "Value", "Variable", "WithBlock",
+    "Within", "adjoint_pair", "among", "apply", "arguments_need_x64", "array_of", "arrays_in", "arrays_of",
+    "as_ints", "as_made", "as_static_float", "as_variable", "as_variables", "backward", "bilinear_family",
+    "block_of", "bodies_in", "bodies_of", "build_options", "by_rank", "cache_about_structures", "calls_of",
+    "check_bool", "check_not_traced", "check_process", "checked_choice", "checked_count", "checked_spec", "close",
+    "close_with_derivations", "coerced", "composite", "contained", "converted", "create", "derivation_of",
+    "derivations_in", "device_of", "did_you_mean", "differentiable", "dtype_of", "emitted", "emitting", "engine",
+    "executable_in_one", "executable_of", "executables", "explained", "explained_by_name", "followed_axes",
+    "forward_only", "functions_of", "functions_to_compile", "grad", "has_name", "has_opaque", "history",
+    "hoisted_in", "hoisted_of", "hold_together", "host_array", "interpret", "interrupt_safe", "is_shared", "is_sum",
+    "is_too_long", "jax_internal", "jitted_as_equal_programs", "keep_executable", "key_of", "late", "leaf_of",
+    "leaves_of", "linearize", "locate", "loops_found", "loops_in", "lower", "lowered", "lowered_where_it_runs",
+    "lowering_passes", "makers", "missing_in_jax", "named_axes", "no_attribute", "no_such_argument",
+    "non_differentiable", "obstacle", "on_host", "op", "op_of", "operands_first", "passes", "path_between",
+    "pause_collector", "placeholder", "placement", "plan_of", "platform_of", "platforms", "prepared", "provide",
+    "put_layers", "put_together", "raw_together", "reached_from", "reached_leaves", "recording", "register_pass",
+    "results_of", "rewriting_rule", "run_steps", "set_switches", "shapes_of", "slopes", "spec_of", "spent",
+    "start_with", "steps_of_lowering", "summands", "switch_to", "switched", "take_snapshot", "together",
+    "users_location", "values_of", "variables", "warn_user", "watching_for_users_code", "with_bodies_inline",
+    "with_forward", "without", "without_identities", "without_unread", "writing", "x64_if",
+>>>>>>> 3d7ed381 (Pages lead to the one on extending nngrad)
 ]  # fmt: skip

@@ -22,7 +22,7 @@ class Family(NamedTuple):
     """`(c, family, b)` of n and a: the derivative of p_n is c times p_(n - 1) of that family with parameter b."""
 
 
-FAMILIES = {
+POLYNOMIALS = {
     "gegenbauer": Family(lambda k, a: (2 * (k + a) / (k + 1), 0.0, (k + 2 * a - 1) / (k + 1)),
                          lambda n, a: (2 * a, "gegenbauer", a + 1)),
     "legendre": Family(lambda k, _: ((2 * k + 1) / (k + 1), 0.0, k / (k + 1)), lambda n, _: (1.0, "gegenbauer", 1.5)),
@@ -37,7 +37,7 @@ FAMILIES = {
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def orthogonal_polynomial(
-    x: Array, /, degree: Size, family: Annotated[str, one_of(*FAMILIES)] = "legendre", parameter: float = 0.0
+    x: Array, /, degree: Size, family: Annotated[str, one_of(*POLYNOMIALS)] = "legendre", parameter: float = 0.0
 ) -> jax.Array:
     """The orthogonal polynomial of a degree, by its recurrence; derivatives are polynomials of lower degree.
 
@@ -50,6 +50,6 @@ def orthogonal_polynomial(
     z = widened(floating(x))
     before, y = lax.full_like(z, 0), lax.full_like(z, 1)
     for k in range(degree):
-        s, t, u = FAMILIES[family].recurrence(k, parameter)
+        s, t, u = POLYNOMIALS[family].recurrence(k, parameter)
         before, y = y, (s * z + t) * y - u * before
     return lax.convert_element_type(y, floating(x).dtype)

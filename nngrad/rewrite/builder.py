@@ -1,7 +1,7 @@
 """The gradient builder: a hash-consing table that returns the same function for the same op on the same inputs; the
 list of its rewriting rules, with the ops that each applies to; and the switch for them.
 
-The `rule` decorator enters a rule that is a function of its own. Products and sums are brought to canonical form in one
+`rewriting_rule` enters a rule that is a function of its own. Products and sums are brought to canonical form in one
 pass that combines several rules: those are `declared`, `form` enters the pass, and it checks whether a rule is off only
 where that would fire. So rules that are off slow down nothing.
 """
@@ -32,8 +32,8 @@ Concern = tuple[Op, ...] | Callable[[Op], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """One rewriting rule."""
+class RewritingRule:
+    """A rewriting rule: what it is called, and what it does."""
 
     name: str
     concern: Concern
@@ -48,7 +48,7 @@ class Rule:
         return first_line(self.concern)
 
 
-RULES: dict[str, Rule] = {}
+RULES: dict[str, RewritingRule] = {}
 """Every rule by its name. Several rules for one op are tried in this order."""
 
 _forms: list[tuple[str, Concern, Form]] = []
@@ -59,15 +59,19 @@ def declared(name: str, concern: Concern, formula: str) -> str:
     """Enter a rule in the list, and return its name."""
     if name in RULES:
         raise ValueError(f"there are two rules named {name!r}")
-    RULES[name] = Rule(name, concern, formula)
+    RULES[name] = RewritingRule(name, concern, formula)
     return name
 
 
-def rule(name: str, *ops: Op, every: Callable[[Op], bool] | None = None) -> Callable[[Form], Form]:
+def rewriting_rule(name: str, *ops: Op, every: Callable[[Op], bool] | None = None) -> Callable[[Form], Form]:
     """Enter the decorated function as a rule; its formula is the first line of its docstring.
 
+    It is called with the builder, the op that is about to be emitted, its inputs and its static arguments, and returns
+    a cheaper Variable of the same value, shape and dtype, or None. Enter rules before the first gradient is built:
+    gradients that come again are not emitted anew.
+
     Args:
-        name: The rule's name.
+        name: The rule's name, for `nn.show_rewrites` and `nn.simplify(without=...)`.
         ops: The ops that it applies to.
         every: Instead of `ops`, a predicate on ops.
     """
@@ -75,6 +79,7 @@ def rule(name: str, *ops: Op, every: Callable[[Op], bool] | None = None) -> Call
     def enter(function: Form) -> Form:
         concern = every or ops
         _forms.append((declared(name, concern, first_line(function)), concern, function))
+        forms_without.cache_clear()
         return function
 
     return enter

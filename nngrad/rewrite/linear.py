@@ -12,7 +12,7 @@ import nngrad.functions as F
 from ..functions.axes import axes_of
 from ..graph import Op, Variable
 from . import products, sums  # noqa: F401 - their rules come first in the list
-from .builder import Arguments, HashConsTable, Inputs, Number, rule
+from .builder import Arguments, HashConsTable, Inputs, Number, rewriting_rule
 from .numbers import ZEROS, as_multiple, collectable, emitted_constant, is_zero, movable, multiple, number_of, simplest
 from .sums import SUMS
 
@@ -21,13 +21,13 @@ MOVES = (F.reshape, F.broadcast, F.transpose)
 # ---------------------------------------------------------------- nothing to do
 
 
-@rule("identities", F.identity)
+@rewriting_rule("identities", F.identity)
 def _identity(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """identity(x) = x"""
     return inputs[0]
 
 
-@rule("idle-movements", *MOVES, F.cast, F.sum, F.mean)
+@rewriting_rule("idle-movements", *MOVES, F.cast, F.sum, F.mean)
 def _idle(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """reshape(x) = x where it has that shape, and so for what moves, casts or sums nothing"""
     x, spec, wanted = inputs[0], inputs[0].spec, arguments[0]
@@ -42,7 +42,7 @@ def _idle(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) ->
     return x if same else None
 
 
-@rule("equal-branches", F.where)
+@rewriting_rule("equal-branches", F.where)
 def _equal_branches(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """where(c, x, x) = x"""
     _, x, other = inputs
@@ -52,7 +52,7 @@ def _equal_branches(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arg
 # ---------------------------------------------------------------- numbers
 
 
-@rule("constants", *MOVES, F.cast, F.sum, F.mean)
+@rewriting_rule("constants", *MOVES, F.cast, F.sum, F.mean)
 def _constant(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """f(a) is a number where a is a number everywhere, and f moves, casts or sums"""
     (x,) = inputs
@@ -75,7 +75,7 @@ def passes_numbers(op: Op) -> bool:
     return is_linear and op is not F.cast and op is not F.mul_scalar
 
 
-@rule("numbers-out-of-linear", every=passes_numbers)
+@rewriting_rule("numbers-out-of-linear", every=passes_numbers)
 def _numbers_out(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """f(a x) = a f(x) where f is linear in x"""
     number: Number = 1
@@ -106,7 +106,7 @@ def _grows(op: Op, inputs: Inputs, arguments: Arguments, x: Variable) -> bool:
     return op is F.batch_matmul and op.infer(inputs, arguments)[0].size > x.size
 
 
-@rule("numbers-out-of-where", F.where)
+@rewriting_rule("numbers-out-of-where", F.where)
 def _numbers_out_of_where(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """where(c, a x, a y) = a where(c, x, y), and so where one of the branches is 0"""
     condition, x_true, x_false = inputs
@@ -127,7 +127,7 @@ def _numbers_out_of_where(table: HashConsTable, op: Op, inputs: Inputs, argument
 # ---------------------------------------------------------------- movement
 
 
-@rule("composed-movements", *MOVES)
+@rewriting_rule("composed-movements", *MOVES)
 def _composed(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """reshape(reshape(x)) = reshape(x), and so for repetition and for transposes"""
     (x,) = inputs
@@ -146,7 +146,7 @@ def _order(axes: tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
     return tuple(range(ndim))[::-1] if axes is None else tuple([a % ndim for a in axes])
 
 
-@rule("transposes-in-products", F.batch_matmul)
+@rewriting_rule("transposes-in-products", F.batch_matmul)
 def _transposed(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """x' w = a product that reads x transposed"""
     (*flags, matmul_precision), given = arguments, list(inputs)
@@ -165,7 +165,7 @@ def _transposed(table: HashConsTable, op: Op, inputs: Inputs, arguments: Argumen
 # ---------------------------------------------------------------- selection by ones and zeros
 
 
-@rule("chosen-rows", F.batch_matmul)
+@rewriting_rule("chosen-rows", F.batch_matmul)
 def _chosen_rows(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """one_hot(i) w = w[i]: rows of a matrix, or its columns where it is read transposed, are taken"""
     chooser, w = inputs
@@ -176,7 +176,7 @@ def _chosen_rows(table: HashConsTable, op: Op, inputs: Inputs, arguments: Argume
     return y
 
 
-@rule("chosen-elements", F.sum)
+@rewriting_rule("chosen-elements", F.sum)
 def _chosen_elements(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """sum(one_hot(i) x) = x[..., i], for a sum over the axis that i is an index into"""
     (y,) = inputs
@@ -202,7 +202,7 @@ def _index_of_one(x: Variable) -> Variable | None:
 # ---------------------------------------------------------------- sums over axes
 
 
-@rule("sums-of-repeated", F.sum, F.mean)
+@rewriting_rule("sums-of-repeated", F.sum, F.mean)
 def _sum_of_broadcast(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """sum(broadcast(x)) = n x, where x is repeated n times along the axes that are summed; so for mean"""
     (x,) = inputs
@@ -236,7 +236,7 @@ Window = tuple[int, int, int]
 """The first index along an axis, the count, and the step."""
 
 
-@rule("slices-of-joined", F.take_slices)
+@rewriting_rule("slices-of-joined", F.take_slices)
 def _of_joined(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """concatenate(x, y)[part of x] = x[part]: of what is joined, that which a slice is of"""
     (joined,), (key,) = inputs, arguments
@@ -255,7 +255,7 @@ def _of_joined(table: HashConsTable, op: Op, inputs: Inputs, arguments: Argument
     return None
 
 
-@rule("slices-of-put", F.take_slices)
+@rewriting_rule("slices-of-put", F.take_slices)
 def _of_put(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """put_slices(x)[where it is put] = x, and 0 elsewhere; so for sums of such"""
     (whole,), (key,) = inputs, arguments
@@ -281,7 +281,7 @@ def _of_put(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) 
     return None
 
 
-@rule("whole-slices", F.take_slices)
+@rewriting_rule("whole-slices", F.take_slices)
 def _whole(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """x[:] = x"""
     (x,), (key,) = inputs, arguments

@@ -9,7 +9,7 @@ from ..functions.movement import broadcast, reshape
 from ..graph import Op, Variable, build_options, set_switches
 from ..graph.block import Block
 from ..graph.body_op import ControlOp, Smaller
-from .builder import Arguments, HashConsTable, Inputs, forms_without, rule
+from .builder import Arguments, HashConsTable, Inputs, forms_without, rewriting_rule
 
 
 def loops(op: Op) -> bool:
@@ -17,13 +17,13 @@ def loops(op: Op) -> bool:
     return isinstance(op, ControlOp) and op.is_loop
 
 
-@rule("equal-carries", every=loops)
+@rewriting_rule("equal-carries", every=loops)
 def equal_carries(table: HashConsTable, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
     """carries that start equal, and that each step makes equal, are one"""
     return _instead(table, op, inputs, arguments, op.with_equal_carries(inputs, arguments, _canonical))
 
 
-@rule("unchanging-carries", every=loops)
+@rewriting_rule("unchanging-carries", every=loops)
 def unchanging_carries(table: HashConsTable, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
     """a carry that no step changes is the same at each step"""
     return _instead(table, op, inputs, arguments, op.with_changing_carries(arguments))

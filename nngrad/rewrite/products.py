@@ -23,7 +23,7 @@ import nngrad.functions as F
 from ..graph import Op, Variable
 from ..graph.spec import Spec
 from ..graph.thresholds import MOST_POWER
-from .builder import Arguments, HashConsTable, Inputs, Number, declared, rule
+from .builder import Arguments, HashConsTable, Inputs, Number, declared, rewriting_rule
 from .numbers import (
     ONES,
     WITH_NUMBERS,
@@ -44,7 +44,7 @@ Factors = dict[Variable, int]
 PRODUCTS = (F.mul2, F.mul_n, F.div2, F.monomial, F.square, F.reciprocal, F.pow_scalar, F.r_div_scalar)
 
 
-@rule("monomials", *PRODUCTS)
+@rewriting_rule("monomials", *PRODUCTS)
 def as_monomial(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """x / y = x y**-1, and all products of powers likewise"""
     x = inputs[0]

@@ -23,7 +23,7 @@ from backward_registry import registry
 from ..functions.array import filled_like, zeros_like
 from ..graph import Function, Op, Variable
 from ..graph.thresholds import MOST_EXPANDED
-from .builder import Arguments, HashConsTable, Inputs, Number, rule
+from .builder import Arguments, HashConsTable, Inputs, Number, rewriting_rule
 from .numbers import WITH_NUMBERS, is_exact, multiple, number_of, of_float
 from .products import product
 from .sums import summands
@@ -34,7 +34,7 @@ Polynomial = dict[Monomial, Fraction]
 """The coefficient of each monomial."""
 
 
-@rule("exact-quotients", F.divided)
+@rewriting_rule("exact-quotients", F.divided)
 def _exact_quotient(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """(a y) / y = a, and so for sums that have a factor y when they are expanded"""
     x, y = inputs

@@ -23,7 +23,7 @@ import nngrad.functions as F
 from ..graph import Op, Variable
 from ..graph.spec import Spec
 from ..graph.thresholds import DEEPEST_SUM, MOST_TERMS
-from .builder import Arguments, HashConsTable, Inputs, Number, declared, rule
+from .builder import Arguments, HashConsTable, Inputs, Number, declared, rewriting_rule
 from .numbers import (
     WITH_NUMBERS,
     as_multiple,
@@ -45,7 +45,7 @@ SUMS = (F.add2, F.add_n, F.sub2, F.add_scalar, F.r_sub_scalar, F.linear_combinat
 _SUMS = frozenset(SUMS)
 
 
-@rule("linear-combinations", *SUMS)
+@rewriting_rule("linear-combinations", *SUMS)
 def as_linear_combination(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """x - y = 1 x + -1 y, and all sums and differences likewise"""
     spec = inputs[0].spec
