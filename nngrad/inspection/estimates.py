@@ -49,24 +49,36 @@ def warn_of_cancelled(path: Sequence[Function], estimates: Sequence[Function]) -
                     pending.append(reader.outputs[0])
 
 
-def _before(x: Variable) -> dict[Variable, Steps]:
-    """The Variables of which `x` is a linear function, apart from an offset, and the steps from each."""
-    found: dict[Variable, Steps] = {x: None}
+def _before(x: Variable) -> dict[Variable, None]:
+    """`x` and the Variables of which it is a linear function, apart from an offset."""
+    found: dict[Variable, None] = {x: None}
     pending = [x]
     while pending:
         y = pending.pop()
         for f, i in [] if y.parent is None else [(y.parent, i) for i in range(len(y.parent.inputs))]:
             if f.inputs[i] not in found and _is_step(f, i):
-                found[f.inputs[i]] = (f, i), found[y]
+                found[f.inputs[i]] = None
                 pending.append(f.inputs[i])
     return found
 
 
+def _held(f: Function, i: int) -> Sequence[int] | None:
+    """The inputs to hold fixed so that `f` is linear in input `i`, apart from an offset; None if it is not."""
+    fixed = f.op.fixed(len(f.inputs))
+    if fixed is None:
+        return [k for k in range(len(f.inputs)) if k != i] if f.op.linear_in(i) else None
+    return None if i in fixed else fixed
+
+
 def _is_step(f: Function, i: int) -> bool:
-    others = [x for k, x in enumerate(f.inputs) if k != i]
-    if not (f.op.linear_in(i) or (f.op.linear == "together" and not others)) or len(f.outputs) > 1 or not _is_pure(f):
+    held = _held(f, i)
+    if held is None or len(f.outputs) > 1 or not _is_pure(f):
         return False
-    return not any([x is f.inputs[i] or not _has_at_most(MOST_KNOWN if f.op.heavy else MOST_DRAWN, x) for x in others])
+    most = MOST_KNOWN if f.op.heavy else MOST_DRAWN
+    return all([
+        _has_at_most(most if k in held else MOST_DRAWN, x) and not (k in held and x is f.inputs[i])
+        for k, x in enumerate(f.inputs) if k != i
+    ])  # fmt: skip
 
 
 def _has_at_most(count: int, x: Variable) -> bool:
@@ -78,7 +90,7 @@ def _is_pure(f: Function) -> bool:
     return f.op.is_own and f.op.exchanges is None and (f.op.elementwise or f.op.axes is not None)
 
 
-def _cancels(f: Function, y: Variable, before: dict[Variable, Steps], after: Steps) -> bool:
+def _cancels(f: Function, y: Variable, before: dict[Variable, None], after: Steps) -> bool:
     """Whether `f` subtracts `y`, which the steps `after` make of an estimate, from what equals `y` without the
     estimate, apart from offsets."""
     operands, _ = summands(f.op, f.inputs, f.arguments) or ((), 0)
@@ -87,8 +99,8 @@ def _cancels(f: Function, y: Variable, before: dict[Variable, Steps], after: Ste
         own = {} if number <= 0 or x is y else _before(x)
         source = next((z for z in own if z in before and _has_at_most(MOST_DRAWN, z)), None)
         if source is not None:
-            through = [*_each(before[source]), *reversed([*_each(after)])]
-            images = _images(source, [*_each(own[source])], through)
+            through = [*_between(source, before), *reversed([*_each(after)])]
+            images = _images(source, _between(source, own), through)
             if images is not None:
                 a, b = float(number) * images[0], factor * images[1]
                 error = math.sqrt(np.finfo(x.dtype).eps) * np.max(np.abs(a), initial=0)
@@ -102,20 +114,35 @@ def _each(steps: Steps) -> Iterator[Step]:
         yield step
 
 
+def _between(x: Variable, region: dict[Variable, None]) -> list[Step]:
+    """The steps on all ways from `x` to the first of what `_before` found, from `x` on: a sum may come to it twice."""
+    reached, steps = {x}, []
+    for f in functions_of(list(region)[:1], lambda y: y is not x and y in region):
+        found = [(f, i) for i, z in enumerate(f.inputs) if z in reached and _is_step(f, i)]
+        reached |= {f.outputs[0] for f, _ in found}
+        steps += found
+    return steps
+
+
 def _images(x: Variable, *ways: Sequence[Step]) -> list[Any] | None:
     """What each way makes of a random array for `x`; None if something that they read is unknown."""
     drawn = np.random.default_rng(0)
     with jax.ensure_compile_time_eval(), x64_if(True):
-        known = _values([z for f, i in chain(*ways) for k, z in enumerate(f.inputs) if k != i], drawn)
+        known = _values([f.inputs[k] for f, i in chain(*ways) for k in _held(f, i) or ()], drawn)
         if known is None:
             return None
         start, images = drawn.standard_normal(x.shape).astype(x.dtype), []
         for way in ways:
-            y = start
+            last, image = x, {x: start}
             for f, i in way:
-                of, others = f.op.bind(f.arguments), [known.get(id(z)) for z in f.inputs]
-                y = of(*others[:i], y, *others[i + 1 :]) - (of(0 * y) if f.op.offset else 0)
-            images.append(np.asarray(y, np.float64))
+                of, held = f.op.bind(f.arguments), _held(f, i) or ()
+                # Of what `f` is jointly linear in, the others are 0.
+                xs = [known[id(z)] if k in held else np.zeros(z.shape, z.dtype) for k, z in enumerate(f.inputs)]
+                passed = image.get(f.inputs[i], image[last])  # an estimate passes on what comes to it
+                y = of(*xs[:i], passed, *xs[i + 1 :]) - (of(*xs) if f.op.offset else 0)
+                last = f.outputs[0]
+                image[last] = image[last] + y if last in image else y
+            images.append(np.asarray(image[last], np.float64))
     return images
 
 

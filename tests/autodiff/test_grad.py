@@ -310,6 +310,8 @@ CELL = np.array([[2.0, 0.3, 0.1], [0.0, 3.0, 0.4], [0.0, 0.0, 4.0]])
     lambda x: x - F.round(x * 0.5) * 2.0, lambda x: x - F.floor(x / BOX + 0.5) * BOX,
     lambda x: x - CELL @ F.round(np.linalg.inv(CELL) @ x), lambda x: -1.0 * F.round(x @ np.linalg.inv(CELL)) @ CELL + x,
     lambda x: x - F.einsum("ij,j->i", CELL, F.round(F.einsum("ij,j->i", np.linalg.inv(CELL), x))),
+    lambda x: (x[:, None] - x) - 2.5 * F.round((x[:, None] - x) / 2.5),
+    lambda x: x[0] - x[1:] - 2.5 * F.round(x[0] / 2.5 - x[1:] / 2.5),
 ])
 def test_rounding_that_cancels_a_gradient_is_said(image: Any) -> None:
     x = Variable.from_numpy_array(np.array([0.3, 1.7, -2.6]), need_grad=True)
@@ -325,3 +327,14 @@ def test_rounding_in_a_cell_whose_inverse_is_computed_is_said() -> None:
     image = x - F.batch_matmul(F.round(F.batch_matmul(x, F.batch_inv(cell))), cell)
     with pytest.warns(RuntimeWarning, match=r"grad: x - c \* F\.round\(x / c\) .*has the gradient 0"):
         nn.grad(F.sum(image**2), x)
+
+
+def test_rounding_that_cancels_nothing_is_not_warned_of() -> None:
+    x = Variable.from_numpy_array(np.array([0.3, 1.7, -2.6]), need_grad=True)
+    for function, slope in (
+        (lambda x: x - 2.0 * F.unlink(F.round(x / 2.0)), 1), (lambda x: x + (F.round(x) - x), 1),
+        (lambda x: x - 2.0 * F.round(x / 4.0), 0.5), (F.round, 1),
+        (lambda x: x - F.round(x @ CELL) @ CELL, 1 - (CELL @ CELL).sum(axis=1)),
+        (lambda x: (x - x[::-1]) - F.round(x + x[::-1]), -2),
+    ):
+        np.testing.assert_allclose(nn.grad(F.sum(function(x)), x)[0].d, slope)
