@@ -11,14 +11,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..extend import Variable, interrupt_safe
+from ..extend import interrupt_safe
 
 Arrays = tuple[Any, ...]
-
-
-def is_frozen(p: Variable) -> bool:
-    """Whether a parameter has `need_grad` False, and no gradient since `zero_grad`."""
-    return not p.need_grad and p.grad.is_zero
 
 
 @interrupt_safe

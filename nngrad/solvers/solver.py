@@ -27,7 +27,7 @@ from ..extend import (
 )
 from ..files.formats import known_formats
 from ..files.storage import read_into, write_arrays
-from .gradients import Arrays, clipped, decayed, has_inf_has_nan, is_frozen, scaled_gradients
+from .gradients import Arrays, clipped, decayed, has_inf_has_nan, scaled_gradients
 from .in_place import STEP_TO_TRACE, InPlaceState, InPlaceUpdate, Results, StateValue
 from .loss_facts import Loss, solvers, transformed, warn_of_untrained
 from .loss_scale import (
@@ -326,8 +326,8 @@ class Solver:
     ) -> None:
         """Update each parameter along its gradient. Parameters and state change atomically.
 
-        Parameters that are frozen, with `need_grad` False and no gradient since `zero_grad`, stay, and so does their
-        state; `weight_decay` passes them over too.
+        Parameters that no gradient has reached since `zero_grad` stay, and so does their state, as in PyTorch where
+        `grad` is None; in nnabla, momentum moves them on. `weight_decay` passes them over too.
 
         Args:
             update_pre_hook: Called before the update, once for all parameters.
@@ -341,7 +341,7 @@ class Solver:
         self.unused_change = ""
         check_not_traced("an update of parameters", STEP_TO_TRACE)
         with self.updating:
-            frozen = [not p.need_grad and is_frozen(p) for p in self._variables]
+            frozen = [p.grad.is_zero for p in self._variables]
             found = iter(arrays_in([p.grad for p, stays in zip(self._variables, frozen, strict=True) if not stays]))
             grads = [None if stays else next(found) for stays in frozen]
             self._update(tuple(frozen) if any(frozen) else None, (self._rate, grads))
@@ -472,7 +472,7 @@ class Solver:
         call_before(pre_hook)
         with self.updating:
             self.unused_change = name
-            moved = [p for p in self._variables if not is_frozen(p)]
+            moved = [p for p in self._variables if not p.grad.is_zero]
             cells = [p.grad for p in moved]
             params, grads = arrays_in([p.cell for p in moved]), arrays_in(cells)
             with x64_if(self._needs_x64):

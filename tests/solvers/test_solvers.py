@@ -455,6 +455,18 @@ def test_a_frozen_parameter_and_its_state_wait(scaled: bool) -> None:
         np.testing.assert_allclose([a.d, b.d], [[value["a"]] * 2, [value["b"]] * 2], rtol=1e-12)
 
 
+def test_a_parameter_that_no_gradient_reaches_stays() -> None:
+    """Momentum moves it on with the next gradient alone, though it needs gradients all along."""
+    a, b = [Variable.from_numpy_array(np.full(2, 3.0), need_grad=True) for _ in range(2)]
+    solver = S.Momentum(0.1, 0.5)
+    solver.set_parameters({"a": a, "b": b})
+    for loss, expected in ((F.sum(a + b), [2.9, 2.9]), (F.sum(a), [2.75, 2.9]), (F.sum(a + b), [2.575, 2.75])):
+        solver.zero_grad()
+        loss.backward()
+        solver.update()
+        np.testing.assert_allclose([a.d[0], b.d[0]], expected, rtol=1e-12)
+
+
 def test_hooks_of_solvers() -> None:
     calls: list[str] = []
     params = parameters()
