@@ -1,6 +1,7 @@
 """Backward rules of reductions."""
 
 import math
+from collections.abc import Callable
 
 import jax.numpy as jnp
 
@@ -76,16 +77,18 @@ def std_backward(f: Function, gy: Variable) -> Variable | None:
 
 
 def extremum_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1/m at each of the m elements equal to y, 0 elsewhere"""
-    return at_extrema(f, f.inputs[0], gy)
+    """dy/dx = 1/m at each of the m elements equal to y, 0 elsewhere; NaN where y is NaN"""
+    return at_extrema(f, f.inputs[0], gy, F.greater if f.op is F.amin else F.less)
 
 
-def at_extrema(f: Function, x: Variable, gy: Variable) -> Variable:
-    """`gy` shared by the elements of `x` that equal the result of `f`. It selects instead of multiplying, so that an
-    infinite gradient leaves no NaN on the others."""
-    here = F.equal(x, spread(f, f.outputs[0]))
+def at_extrema(f: Function, x: Variable, gy: Variable, falls_short: Callable[..., Variable]) -> Variable:
+    """`gy` shared by the elements of `x` that do not fall short of the result of `f`. It selects instead of
+    multiplying, so that an infinite gradient leaves no NaN on the others."""
+    (y,) = f.outputs
+    here = F.logical_not(falls_short(x, spread(f, y)))
     # 16 bits do not hold a count.
     ties = F.sum(accurate(here), axis=f.args["axis"], keepdims=f.args["keepdims"])
+    ties = F.where(F.isnan(y), filled_like(ties, math.nan), ties)
     return F.where(here, spread(f, in_dtype(in_dtype(gy, ties.dtype) / ties, gy.dtype)), zeros_like(x))
 
 
@@ -126,7 +129,7 @@ def norm_backward(f: Function, gy: Variable) -> Variable:
     (x,), (y,) = f.inputs, f.outputs
     p = 2.0 if f.args["p"] is None else f.args["p"]
     if math.isinf(p):
-        return at_extrema(f, F.abs(x), gy) * sign(x)
+        return at_extrema(f, F.abs(x), gy, F.less if p > 0 else F.greater) * sign(x)
     if p == 2:
         return along_length(f, gy, x)
     if p == 1:

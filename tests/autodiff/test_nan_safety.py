@@ -509,3 +509,11 @@ def test_steps_of_a_length_are_no_limits_of_quotients() -> None:
     (second,) = nn.grad(F.sum(g * np.array([1.0, 2.0])), v)
     np.testing.assert_allclose(g.d, np.sign(v.d - v.d.mean(1, keepdims=True)) / 2)
     np.testing.assert_allclose(second.d, 0, atol=1e-15)
+
+
+@pytest.mark.parametrize("extremum", [F.max, F.min, lambda x, axis: F.norm(x, p=np.inf, axis=axis)])
+def test_the_gradient_of_an_extremum_that_is_nan_is_nan(extremum: Any) -> None:
+    x = nn.Variable.from_numpy_array(np.array([[1.0, np.nan, 3.0], [2.0, 2.0, 2.0]]), need_grad=True)
+    (first,) = nn.grad(F.sum(extremum(x, axis=1) ** 2), x)
+    (second,) = nn.grad(F.sum(first), x)
+    np.testing.assert_allclose([first.d, second.d], [[[np.nan] * 3, [n / 3] * 3] for n in (4, 2)])
