@@ -184,9 +184,9 @@ class CustomFunction:
     @classmethod
     def _made(cls) -> tuple[Op, Rule]:
         """The op for the class as it is now, and its rule."""
-        op = op_of(cls, multiple_results=cls.outputs > 1)
+        op = cls._op_of(multiple_results=cls.outputs > 1)
         if cls.backward is CustomFunction.backward:
-            return op, forward_only(op, f"{cls.__name__} has no `def backward(self, f, *gys)`")
+            return op, cls._forward_only(op, f"{cls.__name__} has no `def backward(self, f, *gys)`")
         return op, Rule(_rule, "user", cls.exact, cls.__module__)
 
     def _forward(self, *arrays: Any) -> tuple[Any, ...]:
@@ -277,6 +277,35 @@ class CustomFunction:
     def _run_for_shapes_of(self, arrays: Arrays) -> tuple[Any, ...]:
         """As `_run`, by the copy for the shapes and dtypes that `arrays` have."""
         return self._applied_to(tuple([spec_of(tuple(a.shape), np.dtype(a.dtype)) for a in arrays]))._run(arrays)
+
+    @classmethod
+    def _op_of(
+        cls, multiple_results: bool, forward: Callable[[Any, Arrays], tuple[Any, ...]] | None = None, name: str = ""
+    ) -> Op:
+        """The op for a class in graphs, or with another `forward` for its gradient; its only static argument is the
+        instance, or the argument of that forward."""
+        kind, compute, axes = (CustomOp, cls._run, _declared_rows(cls)) if forward is None else (Op, forward, None)
+
+        def run(*x: Any, instance: Static) -> Any:
+            results = compute(instance, x)
+            return results if multiple_results else results[0]
+
+        run.__name__ = name or cls.__name__
+        run.__doc__ = cls.__doc__
+        run.__module__ = cls.__module__
+        run.__annotations__ = {"instance": Static}
+        made = kind(run, type_name=run.__name__, multiple_results=multiple_results, cost=unknown, axes=axes)
+        made.tables = {}
+        return made
+
+    @staticmethod
+    def _forward_only(op: Op, advice: str) -> Rule:
+        """A rule that raises an error, for an op that cannot be differentiated, with advice."""
+
+        def rule(f: Function, *gys: Any) -> Any:
+            raise MissingRule(undifferentiable(f, advice))
+
+        return Rule(rule, "forward only", True, op.module)
 
     def _returned(self, result: Any) -> tuple[Any, ...]:
         """The result of `forward` as a tuple of arrays; raises if it is something else."""
@@ -380,29 +409,6 @@ def shapes_of(specs: Iterable[Spec]) -> tuple[jax.ShapeDtypeStruct, ...]:
     return tuple([s.abstract() for s in specs])
 
 
-def op_of(
-    cls: type[CustomFunction],
-    multiple_results: bool,
-    forward: Callable[[Any, Arrays], tuple[Any, ...]] | None = None,
-    name: str = "",
-) -> Op:
-    """The op for a class in graphs, or with another `forward` for its gradient; its only static argument is the
-    instance, or the argument of that forward."""
-    kind, compute, axes = (CustomOp, cls._run, _declared_rows(cls)) if forward is None else (Op, forward, None)
-
-    def run(*x: Any, instance: Static) -> Any:
-        results = compute(instance, x)
-        return results if multiple_results else results[0]
-
-    run.__name__ = name or cls.__name__
-    run.__doc__ = cls.__doc__
-    run.__module__ = cls.__module__
-    run.__annotations__ = {"instance": Static}
-    made = kind(run, type_name=run.__name__, multiple_results=multiple_results, cost=unknown, axes=axes)
-    made.tables = {}
-    return made
-
-
 def _declared_rows(cls: type[CustomFunction]) -> AxisMap | None:
     """The axis map for a class's `rows`."""
     rows = cls.rows
@@ -416,15 +422,6 @@ def _declared_rows(cls: type[CustomFunction]) -> AxisMap | None:
         return {"instance": f.arguments[0]._applied_to(inputs)}
 
     return AxisMap(places=lambda f: row_places(f, rows), folded=folded, inputs=rows) if rows else None
-
-
-def forward_only(op: Op, advice: str) -> Rule:
-    """A rule that raises an error, for an op that cannot be differentiated, with advice."""
-
-    def rule(f: Function, *gys: Any) -> Any:
-        raise MissingRule(undifferentiable(f, advice))
-
-    return Rule(rule, "forward only", True, op.module)
 
 
 def undifferentiable(f: Function, advice: str) -> str:

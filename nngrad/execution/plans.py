@@ -17,7 +17,7 @@ from ..graph.leaf import arrays_of
 from ..graph.placement import groups_of, several_processes
 from ..graph.process import check_process
 from ..graph.thresholds import MOST_BYTES_KEPT, SMALL_RESULT
-from ..graph.value import OutputGroup, Thunk, hold_together
+from ..graph.value import OutputGroup, Thunk, Value
 from .compiled import executable_of
 from .interpret import any_watched
 from .lower import Program, linearize
@@ -121,7 +121,7 @@ class Run:
         """Whether it computes values; otherwise they were computed as the graph was built."""
         self.done = not cells
         """Whether its values are computed."""
-        hold_together(cells, thunks)
+        Value.put_in(cells, thunks)
 
     def by_leaf(self) -> dict[int, Any]:
         """The arrays, by the ids of the leaves."""

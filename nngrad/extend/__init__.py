@@ -3,7 +3,7 @@
 from backward_registry.rules import adjoint_pair, backward, bilinear_family, non_differentiable, slopes
 
 from ..autodiff.carried import followed_axes
-from ..autodiff.custom_function import CustomFunction, forward_only, op_of, shapes_of
+from ..autodiff.custom_function import CustomFunction
 from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.grad import emitted, grad
 from ..autodiff.known_gradients import close_with_derivations
@@ -105,7 +105,7 @@ from ..graph.capture import placeholder
 from ..graph.closing import Closing, close
 from ..graph.engine import Operators, engine, provide
 from ..graph.function import locate
-from ..graph.leaf import arrays_in, arrays_of, as_variable, as_variables, raw_together
+from ..graph.leaf import arrays_in, arrays_of, as_variable, as_variables
 from ..graph.messages import (
     NamesElsewhere,
     SourceLocation,
@@ -143,12 +143,10 @@ from ..graph.thresholds import BYTES_OF_A_STEP
 from ..graph.traverse import among, as_made, functions_of, operands_first
 from ..graph.value import (
     Value,
-    hold_together,
     is_shared,
     on_host,
     put_together,
     together,
-    values_of,
     writing,
 )
 from ..graph.variable import leaf_of
@@ -168,16 +166,16 @@ __all__ = [
     "close_with_derivations", "coerced", "composite", "contained", "converted", "create", "derivation_of",
     "derivations_in", "device_of", "did_you_mean", "differentiable", "dtype_of", "emitted", "emitting", "engine",
     "executable_in_one", "executable_of", "executables", "explained", "explained_by_name", "followed_axes",
-    "forward_only", "functions_of", "functions_to_compile", "grad", "has_name", "has_opaque", "history",
-    "hoisted_in", "hoisted_of", "hold_together", "host_array", "interpret", "interrupt_safe", "is_shared", "is_sum",
+    "functions_of", "functions_to_compile", "grad", "has_name", "has_opaque", "history",
+    "hoisted_in", "hoisted_of", "host_array", "interpret", "interrupt_safe", "is_shared", "is_sum",
     "is_too_long", "jax_internal", "jitted_as_equal_programs", "keep_executable", "key_of", "late", "leaf_of",
     "leaves_of", "linearize", "locate", "loops_found", "loops_in", "lower", "lowered", "lowered_where_it_runs",
     "lowering_passes", "makers", "missing_in_jax", "named_axes", "no_attribute", "no_such_argument",
-    "non_differentiable", "obstacle", "on_host", "op", "op_of", "operands_first", "passes", "path_between",
+    "non_differentiable", "obstacle", "on_host", "op", "operands_first", "passes", "path_between",
     "pause_collector", "placeholder", "placement", "plan_of", "platform_of", "platforms", "prepared", "provide",
-    "put_layers", "put_together", "raw_together", "reached_leaves", "recording", "register_pass", "results_of",
-    "rewriting_rule", "run_steps", "set_switches", "shapes_of", "slopes", "spec_of", "spent", "start_with",
+    "put_layers", "put_together", "reached_leaves", "recording", "register_pass", "results_of",
+    "rewriting_rule", "run_steps", "set_switches", "slopes", "spec_of", "spent", "start_with",
     "steps_of_lowering", "summands", "switch_to", "switched", "take_snapshot", "together", "users_location",
-    "values_of", "variables", "warn_user", "watching_for_users_code", "with_bodies_inline", "with_forward",
+    "variables", "warn_user", "watching_for_users_code", "with_bodies_inline", "with_forward",
     "without", "without_identities", "without_unread", "writing", "x64_if",
 ]  # fmt: skip

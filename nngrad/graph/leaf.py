@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
@@ -19,7 +18,7 @@ from .ndarray import NdArray, host_array
 from .options import build_options
 from .process import Process, check_process
 from .spec import DType, Spec, refuse_tracer
-from .value import Value, values_of
+from .value import Value
 from .variable import Variable, leaf_of
 
 if TYPE_CHECKING:
@@ -52,33 +51,21 @@ def arrays_of(
             source = leaves[i].key_source
             keys[i] = source() if draw else source.ahead()  # type: ignore[misc, union-attr]
             cells[i].put(keys[i])
-    values = values_of(cells)
-    arrays = raw_together(values)
+    values = Value.held_by(cells)
+    arrays = Value.arrays_of(values)
     if often and np.ndarray in map(type, arrays):
         for i, value in enumerate(values):
             if i not in keys:
                 value.as_jax()
-        arrays = raw_together(values)
+        arrays = Value.arrays_of(values)
     for i, key in keys.items():
         arrays[i] = key  # not the key that another thread draws at the same time
     return arrays if mesh is None else mesh.placed(leaves, arrays)
 
 
-def raw_together(values: Sequence[Value]) -> list[Any]:
-    """The arrays of several values, read atomically."""
-    owners = {v.owner for v in values}
-    owners.discard(None)
-    if not owners:
-        return [v.raw() if v.array is None or v.has_view else v.array for v in values]
-    with ExitStack() as stack:
-        for owner in sorted(owners, key=id):  # in a fixed order, so that two readers cannot deadlock
-            stack.enter_context(owner.lock)
-        return owner.arrays_of(values) if len(owners) == 1 else [v.raw() for v in values]
-
-
 def arrays_in(cells: Iterable[NdArray]) -> list[Any]:
     """The arrays in several cells, read atomically."""
-    return raw_together(values_of(cells))
+    return Value.arrays_of(Value.held_by(cells))
 
 
 def as_variable(value: object, name: str = "x", op: str = "", floating: DType | None = None) -> Variable:

@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from itertools import repeat
 from operator import attrgetter
 from sys import getrefcount
@@ -65,7 +66,7 @@ class Value:
     __slots__ = ("__weakref__", "array", "has_view")
 
     owner: Any = None
-    """What holds the array instead, and is read under its `lock`, by `arrays_of(values)`; None for most values."""
+    """What holds the array instead, and is read under its `lock`, by its `arrays_of(values)`; None for most values."""
     array: Any
     """A `jax.Array` or a small `np.ndarray`, which nobody writes to unless it has a view; None until it is computed."""
     has_view: bool
@@ -74,6 +75,33 @@ class Value:
     def __init__(self, array: Any) -> None:
         self.array = array
         self.has_view = False
+
+    @staticmethod
+    def held_by(cells: Iterable[NdArray]) -> list[Value]:
+        """The Values of several cells, read atomically."""
+        return list(map(_value_of, cells))
+
+    @staticmethod
+    def put_in(cells: Sequence[NdArray], values: Sequence[Value]) -> None:
+        """Set the Values of several cells atomically."""
+        if len(cells) == 1:
+            cells[0].held = values[0]
+            return
+        before = list(map(_value_of, cells))
+        deque(map(setattr, cells, repeat("held"), values), maxlen=0)
+        del before  # only now, because releasing values may run code
+
+    @staticmethod
+    def arrays_of(values: Sequence[Value]) -> list[Any]:
+        """The arrays of several values, read atomically."""
+        owners = {v.owner for v in values}
+        owners.discard(None)
+        if not owners:
+            return [v.raw() if v.array is None or v.has_view else v.array for v in values]
+        with ExitStack() as stack:
+            for owner in sorted(owners, key=id):  # in a fixed order, so that two readers cannot deadlock
+                stack.enter_context(owner.lock)
+            return owner.arrays_of(values) if len(owners) == 1 else [v.raw() for v in values]
 
     def raw(self) -> Any:
         """The array to pass to JAX, computed if need be; nobody else can write to it."""
@@ -191,24 +219,9 @@ writing = threading.RLock()
 _value_of = attrgetter("held")
 
 
-def values_of(cells: Iterable[NdArray]) -> list[Value]:
-    """The Values of several cells, read atomically."""
-    return list(map(_value_of, cells))
-
-
-def hold_together(cells: Sequence[NdArray], values: Sequence[Value]) -> None:
-    """Set the Values of several cells atomically."""
-    if len(cells) == 1:
-        cells[0].held = values[0]
-        return
-    before = list(map(_value_of, cells))
-    deque(map(setattr, cells, repeat("held"), values), maxlen=0)
-    del before  # only now, because releasing values may run code
-
-
 def put_together(cells: Sequence[NdArray], arrays: Iterable[Any] | None) -> None:
     """Write arrays, of the cells' shapes and dtypes, to several cells atomically; zeros if there are no arrays."""
-    hold_together(cells, [Thunk(cell.spec) for cell in cells] if arrays is None else list(map(Value, arrays)))
+    Value.put_in(cells, [Thunk(cell.spec) for cell in cells] if arrays is None else list(map(Value, arrays)))
 
 
 # ---------------------------------------------------------------- Variables that are computed together

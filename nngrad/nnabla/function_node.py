@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from backward_registry import Rule
 
-from ..extend import CustomFunction, Function, Op, Variable, forward_only, op_of, shapes_of
+from ..extend import CustomFunction, Function, Op, Variable
 from ..functions.host_call import shapes_by_running
 from .protocol import attributes_set
 
@@ -78,9 +78,9 @@ class FunctionNode(CustomFunction, is_protocol=True):
 
     @classmethod
     def _made(cls) -> tuple[Op, Rule]:
-        op = op_of(cls, multiple_results=True)
+        op = cls._op_of(multiple_results=True)
         if not cls._can_go_back():
-            return op, forward_only(op, f"{cls.__name__} has no `def backward(self, indexes, grad_outputs)`")
+            return op, cls._forward_only(op, f"{cls.__name__} has no `def backward(self, indexes, grad_outputs)`")
         return op, Rule(_all_gradients, "user", cls.exact, cls.__module__, _gradients)
 
     # ---------------------------------------------------------------- what a subclass writes
@@ -186,7 +186,7 @@ class FunctionNode(CustomFunction, is_protocol=True):
 
     def _run_on_shapes(self) -> None:
         """Trace `forward`, to see what it retains."""
-        shapes_by_running(self._forward, shapes_of(self._inputs))
+        shapes_by_running(self._forward, [s.abstract() for s in self._inputs])
 
     def _forward(self, *arrays: Any) -> tuple[Any, ...]:
         node = self._within(RunningNode())

@@ -27,7 +27,6 @@ from ..extend import (
     linearize,
     lower,
     set_switches,
-    shapes_of,
     spec_of,
     x64_if,
 )
@@ -284,7 +283,7 @@ def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:
         return tuple([gxs[i].view for i in asked])
 
     name = f"gradient of {type(gradient.instance).__name__}"
-    return called_on_host(compute, gradient.instance, shapes_of([inputs[i] for i in asked]), arrays, name)
+    return called_on_host(compute, gradient.instance, tuple([inputs[i].abstract() for i in asked]), arrays, name)
 
 
 def attributes_set(instance: object, before: Mapping[str, Any]) -> list[str]:

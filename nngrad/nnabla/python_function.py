@@ -9,7 +9,7 @@ import jax
 
 from backward_registry import Rule, registry
 
-from ..extend import CustomFunction, Op, Spec, contained, forward_only, op_of, set_switches
+from ..extend import CustomFunction, Op, Spec, contained, set_switches
 from . import protocol
 from .arguments import Argument
 
@@ -49,17 +49,17 @@ class PythonFunction(CustomFunction, is_protocol=True):
             return super()._made()
         if forward or backward:
             raise TypeError(f"{cls.__name__}: define forward and backward, or forward_impl and backward_impl, not both")
-        op = op_of(cls, multiple_results=True)
+        op = cls._op_of(multiple_results=True)
         if not backward_impl:
             advice = f"{cls.__name__} has no `def backward_impl(self, inputs, outputs, propagate_down, accum)`"
-            return op, forward_only(op, advice)
+            return op, cls._forward_only(op, advice)
         name = f"{cls.__name__}Gradient"
-        cls._gradient_op = op_of(cls, multiple_results=True, forward=protocol.host_gradient, name=name)
+        cls._gradient_op = cls._op_of(multiple_results=True, forward=protocol.host_gradient, name=name)
         advice = (
             f"{cls.__name__}.backward_impl computes with values (.d, .g, NumPy); for gradients of any order, write it "
             "with F and operators on .data and .grad"
         )
-        registry.add(cls._gradient_op, forward_only(cls._gradient_op, advice))
+        registry.add(cls._gradient_op, cls._forward_only(cls._gradient_op, advice))
         return op, Rule(protocol.all_gradients, "user", cls.exact, cls.__module__, protocol.rule_of_protocol)
 
     # ---------------------------------------------------------------- what a subclass writes

@@ -12,7 +12,7 @@ import jax
 from jax.sharding import NamedSharding
 
 from ..distributed.devices.grid import Mesh, mesh_of
-from ..extend import Executable, Value, Variable, check_process, raw_together, values_of, x64_if
+from ..extend import Executable, Value, Variable, check_process, x64_if
 from .donation import InPlace, InPlaceValue, copied_together, donated, exchange, from_host
 from .gradients import Arrays
 from .state import names_by_place, names_of_state
@@ -218,7 +218,7 @@ class InPlaceUpdate:
             cells += [x.cell for x in self._updated]
         if not self._taken:
             return self._run_apart(cells, arguments)
-        if owner is None or owner.left or solver._state is not self._state or values_of(cells) != self._values:
+        if owner is None or owner.left or solver._state is not self._state or Value.held_by(cells) != self._values:
             owner = self._gathered(cells)
         mesh = None if self._placements is None else self._placements.mesh
         with owner.lock, nullcontext() if mesh is None else mesh.turn():
@@ -248,8 +248,8 @@ class InPlaceUpdate:
     def _run_apart(self, cells: list[Any], arguments: tuple[Any, ...]) -> Any:
         """Run an update that donates nothing."""
         solver = self._solver
-        before, updates = values_of(cells), solver.updates
-        arrays, state = self._placed(raw_together(before))
+        before, updates = Value.held_by(cells), solver.updates
+        arrays, state = self._placed(Value.arrays_of(before))
         mesh = None if self._placements is None else self._placements.mesh
         params = tuple(arrays[: len(solver._variables)])
         with nullcontext() if mesh is None else mesh.turn():
@@ -283,10 +283,10 @@ class InPlaceUpdate:
         solver = self._solver
         count = len(solver._variables)
         while True:
-            before = values_of(cells)
+            before = Value.held_by(cells)
             if any([isinstance(v.array, jax.Array) for v in before]):
                 self._calls.clear()  # these arrays may lie elsewhere, and so be of another kind
-            arrays, state = self._placed(raw_together(before))
+            arrays, state = self._placed(Value.arrays_of(before))
             if self._placements is None:
                 arrays = tuple([a if isinstance(a, jax.Array) else from_host(a) for a in arrays])
                 arrays = arrays if self._device is None else jax.device_put(arrays, self._device)

@@ -20,12 +20,10 @@ from ..extend import (
     arrays_in,
     check_process,
     explained,
-    hold_together,
     interrupt_safe,
     leaf_of,
     put_together,
     spec_of,
-    values_of,
     x64_if,
 )
 from ..files.storage import read_into, write_arrays
@@ -129,13 +127,13 @@ class MovingAverage:
         with x64_if(self._needs_x64):
             averages = arrays_in([x.cell for x in self._averages.values()])
             values = [Value(like(a, cell.spec)) for a, cell in zip(averages, cells, strict=True)]
-        before = values_of(cells)
+        before = Value.held_by(cells)
         try:
-            hold_together(cells, values)
+            Value.put_in(cells, values)
             yield
-            found = values_of(cells)
+            found = Value.held_by(cells)
         finally:
-            hold_together(cells, before)
+            Value.put_in(cells, before)
         written = [name for name, value, own in zip(self._params, found, values, strict=True) if value is not own]
         if written:
             raise RuntimeError(f"applied: {', '.join(map(repr, written))} was written to within the block, where it "
