@@ -36,17 +36,6 @@ def natural(text: str) -> int:
     return _whole(text, 0, "negative")
 
 
-def port(text: str) -> int:
-    """Parse a port number, 0 for any free one, for argparse.
-
-    Raises:
-        ArgumentTypeError: `text` is not a port number.
-    """
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535")
-    return int(text)
-
-
 def _whole(text: str, least: int, otherwise: str) -> int:
     try:
         value = int(text)

@@ -11,8 +11,6 @@ from nngrad_command.outcome import exit_code
 COMMANDS: commands.Commands = {
     "demo": ("nngrad.command.demo", "train a small GAN with a gradient penalty, and draw what it makes"),
     "ops": ("nngrad.command.ops", "list the functions and what is known of their backward rules"),
-    "show": ("nngrad.command.show", "print a graph of a script, or of a file, as text"),
-    "view": ("nngrad.command.view", "look at a graph of a script, or of a file, as a page"),
     **commands.ALONE,
 }
 

@@ -134,7 +134,7 @@ def source_locations(on: bool = True) -> Switched:
         print(nn.show(loss, columns=("scope", "location")))
 
     It also works as a decorator. Building a graph takes two or three times as long within the block; running it takes
-    no longer. `nngrad show` switches it on.
+    no longer.
 
     Args:
         on: False switches it off within the block.

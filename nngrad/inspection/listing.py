@@ -211,7 +211,7 @@ def show(
     layers of a network, are written once, with the number of repetitions and the values that differ between them. Only
     outputs that are read have names. Nothing is run.
 
-    On a terminal (with `rich.print`, or `nngrad show`) and in notebooks, each order of differentiation has a colour.
+    On a terminal (with `rich.print`) and in notebooks, each order of differentiation has a colour.
 
     Args:
         outputs: A Variable or Variables.

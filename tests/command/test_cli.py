@@ -36,7 +36,7 @@ def test_help_names_each_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     text = capsys.readouterr().out
-    commands = "demo", "ops", "show", "view", "launch", "doctor"
+    commands = "demo", "ops", "launch", "doctor"
     assert all(f"\n    {command} " in text for command in commands)
 
 

@@ -1,4 +1,4 @@
-"""Graphs as text: widths, colours, columns, blocks that repeat, differences, and the `nngrad show` command."""
+"""Graphs as text: widths, colours, columns, blocks that repeat, and differences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from rich.console import Console
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.command import cli
 from nngrad.graph import functions_of
 from nngrad.inspection import Description, Line, Listing, describe
 from nngrad.inspection.folding import Fold, folds_of
@@ -325,84 +324,3 @@ def test_a_listing_does_not_keep_the_graph() -> None:
     loss, _ = chain(3)
     listing = nn.show(loss)
     assert not any(listing.described.functions) and not listing.described.leaves
-
-
-# ---------------------------------------------------------------- the command
-
-SCRIPT = '''
-import sys
-import nngrad as nn
-import nngrad.functions as F
-x = nn.Variable((3,), need_grad=True)
-x.name = "x"
-y = F.sum(F.tanh(x))
-pair = {"y": y}
-def slope():
-    return nn.grad(y, x)
-def plain():
-    with nn.simplify(False):
-        return slope()
-def broken():
-    return F.tanh(x, x)
-number = [1]
-if __name__ == "__main__":
-    raise SystemExit("run as a script")
-'''
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    path = tmp_path / "network_of_a_test.py"
-    path.write_text(SCRIPT)
-    return path
-
-
-@pytest.mark.parametrize(("name", "says"), [
-    ("y", r"v0 = tanh\(x\)  float32\[3\]  network_of_a_test\.py:7: y = F\.sum\(F\.tanh\(x\)\)\n"),
-    ("pair", r"results: v1\n"),
-    ("slope", r"order 1 of v0  network_of_a_test\.py:7"),
-])
-def test_the_command_shows_what_a_script_names(name: str, says: str, script: Path, capsys: Any) -> None:
-    assert cli.main(["show", f"{script}:{name}"]) == 0
-    assert re.search(says, re.sub(" {2,}", "  ", capsys.readouterr().out))
-
-
-def test_the_command_takes_options_and_compares(script: Path, capsys: Any) -> None:
-    assert cli.main(["show", f"{script}:slope", "--columns", "rule", "--width", "70", "--no-fold"]) == 0
-    out = capsys.readouterr().out
-    assert "dy/dx = 1" in out and "network_of_a_test" not in out and max(map(len, out.splitlines())) <= 70
-    assert cli.main(["show", f"{script}:plain", f"{script}:slope"]) == 0
-    assert re.search(r"^-v\d+ = grad_end", capsys.readouterr().out, re.M)
-
-
-@pytest.mark.parametrize(("target", "says"), [
-    ("{}", "which Variable? Add its name"),
-    ("{}:slop", "there is no 'slop' in it once it has run; did you mean 'slope'"),
-    ("{}:number", "is a list in which something is of type int, and not a Variable"),
-    ("{}:F", "is of type module, and not a Variable"),
-    ("{}:broken", "in broken\n    return F.tanh(x, x)"),
-    ("nothing.py:y", "nothing.py: No such file"),
-    ("", "'' does not name a file; give SCRIPT:NAME"),
-    (":y", "':y' does not name a file; give SCRIPT:NAME"),
-    ("{}:", "network_of_a_test.py: which Variable?"),
-])
-def test_what_cannot_be_shown_is_told(target: str, says: str, script: Path, capsys: Any) -> None:
-    assert cli.main(["show", target.format(script)]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("nngrad show: ") and says in error
-
-
-def test_graphs_in_files_are_shown(tmp_path: Path, capsys: Any) -> None:
-    loss, x = chain(2)
-    path = tmp_path / "kept.graph"
-    nn.save_graph(path, {"loss": loss, "slope": nn.grad(loss, x)[0]}, {"x": x}, parameters={})
-    assert cli.main(["show", str(path)]) == 0
-    both = capsys.readouterr().out
-    assert cli.main(["show", f"{path}:loss"]) == 0
-    one = capsys.readouterr().out
-    assert "order 1" in both and "order 1" not in one and "tanh(" in one
-    assert cli.main(["show", f"{path}:los"]) == 1
-    assert "did you mean 'loss'" in capsys.readouterr().err
-    path.write_bytes(path.read_bytes()[:-20])
-    assert cli.main(["show", str(path)]) == 1
-    assert "kept.graph" in capsys.readouterr().err

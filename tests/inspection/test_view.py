@@ -23,7 +23,6 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.command import cli
 from nngrad.inspection.description import describe
 from nngrad.inspection.viewing.document import Measured, document
 from nngrad.inspection.viewing.layout import HEIGHT, WIDTH
@@ -444,42 +443,3 @@ def test_without_a_display_no_browser_is_asked(
     file = nn.view(F.sin(nn.Variable((2,))))
     assert str(file) in capsys.readouterr().out
     file.unlink()
-
-
-SCRIPT = """
-import nngrad as nn
-import nngrad.functions as F
-x = nn.Variable((2, 3), need_grad=True, name="x")
-loss = F.sum(F.tanh(x))
-gradients = nn.grad([loss], [x])
-"""
-
-
-def test_the_command_writes_what_a_script_builds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    script, out = tmp_path / "s.py", tmp_path / "g.html"
-    script.write_text(SCRIPT)
-    assert cli.main(["view", f"{script}:gradients", "--output", str(out), "--no-open", "--values"]) == 0
-    assert capsys.readouterr().out == f"{out}\n"
-    read = unpacked(out.read_text(encoding="utf-8"))
-    assert read["title"] == "s.py:gradients"
-    places = dict(zip(column(read, "op"), column(read, "place"), strict=True))
-    assert places["tanh"].endswith("loss = F.sum(F.tanh(x))")
-    assert read["nodes"]["statistics"] is not None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["none.py:x"], "none.py: No such file"),
-        (["s.py:nothing"], "there is no 'nothing' in it"),
-        (["s.py:loss", "--output", "a.pdf"], "path: must end in '.html'"),
-    ],
-)
-def test_the_command_says_what_is_wrong(
-    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "s.py").write_text(SCRIPT)
-    assert cli.main(["view", *arguments, "--no-open"]) == 1
-    assert f"nngrad view: {message}" in (error := capsys.readouterr().err) or message in error
