@@ -129,8 +129,6 @@ from .decompositions import batch_pinv as batch_pinv
 from .decompositions import batch_qr as batch_qr
 from .decompositions import batch_svd as batch_svd
 from .deformable import deformable_convolution as deformable_convolution
-from .deformable import put_cells as put_cells
-from .deformable import take_cells as take_cells
 from .detection import nms_detection2d as nms_detection2d
 from .detection import nms_mask as nms_mask
 from .detection import onnx_non_max_suppression as onnx_non_max_suppression

@@ -5,90 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from ..graph import Array, Variable, as_variable, composite, op
-from ..graph.arguments import Ints, Shape
-from ..graph.axes import AxisMap
-from . import control, elementwise, linear, slicing
-from .array import cast
-from .axes import row_places
+from ..graph import Array, Variable, as_variable, composite
+from ..graph.arguments import Ints
+from . import linear, slicing
+from .array import in_dtype
 from .convolution import finished, steps_of, with_one_batch_axis
 from .moments import accurate
-from .movement import reshape, transpose
-from .transposition import transposed
-
-# ---------------------------------------------------------------- cells of images
-
-
-_CELLS = AxisMap(
-    places=lambda f: row_places(f, (0, 1, 2)),
-    folded=lambda f, count: {"shape": (count, *f.args["shape"][1:])} if "shape" in f.args else {},
-    inputs=(0, 1, 2),
-)
-
-
-@op(linear=True, axes=_CELLS)
-def take_cells(x: Array, rows: Array, columns: Array, /) -> jax.Array:
-    """The pixels of images at given rows and columns; 0 beyond their borders.
-
-    Linear in `x`; the positions `rows` and `columns` get no gradient.
-
-    Args:
-        x: (B, H, W, C).
-        rows: (B, *places), whole numbers of any dtype.
-        columns: Of the shape of `rows`.
-
-    Returns:
-        (B, *places, C).
-    """
-    if x.ndim != 4 or rows.ndim < 1 or rows.shape != columns.shape or rows.shape[0] != x.shape[0]:
-        raise ValueError(
-            "x, rows and columns must be of shape (B, H, W, C), (B, *places) and (B, *places), got "
-            f"{x.shape}, {rows.shape} and {columns.shape}"
-        )
-    batch, height, width, channels = x.shape
-    if batch * (height + 2) * (width + 2) > _LARGEST:
-        raise ValueError(f"x of shape {x.shape} is too large: int32 cannot count its pixels")
-    # A border of zeros stands for all pixels outside, so one gather is enough.
-    x = lax.pad(x, x.dtype.type(0), ((0, 0, 0), (1, 1, 0), (1, 1, 0), (0, 0, 0)))
-    flat = lax.reshape(x, (batch * (height + 2) * (width + 2), channels))
-    places = _within(rows, height) * (width + 2) + _within(columns, width)
-    places = places + lax.broadcasted_iota(jnp.int32, places.shape, 0) * ((height + 2) * (width + 2))
-    taken = lax.GatherDimensionNumbers(offset_dims=(rows.ndim,), collapsed_slice_dims=(0,), start_index_map=(0,))
-    mode = lax.GatherScatterMode.CLIP  # a NaN position converts to an arbitrary number
-    return lax.gather(flat, lax.expand_dims(places, (rows.ndim,)), taken, (1, channels), mode=mode)
-
-
-_LARGEST = 2**31 - 1
-
-
-def _within(places: jax.Array, size: int) -> jax.Array:
-    """Positions on an axis of `size`, clipped to one beyond either end and counted from the one before the start."""
-    number = places.dtype.type
-    clipped = lax.clamp(number(-1), places, number(size))
-    return lax.convert_element_type(clipped, jnp.int32) + 1
-
-
-@op(linear=True, axes=_CELLS)
-def put_cells(y: Array, rows: Array, columns: Array, /, shape: Shape) -> jax.Array:
-    """Images with each of `y` added to the pixel at its row and column: the transpose of `take_cells`.
-
-    Linear in `y`; the positions `rows` and `columns` get no gradient.
-
-    Args:
-        y: (B, *places, C).
-        rows: As for `take_cells`; elements beyond the borders are dropped.
-        shape: The shape of the result, (B, H, W, C).
-        ...: As for `take_cells`.
-    """
-    return transposed(lambda x: take_cells.forward(x, rows, columns), shape, y, "y")
-
-
-# ---------------------------------------------------------------- deformable convolution
+from .movement import concatenate, reshape, transpose
+from .warping import sampled
 
 
 @composite
@@ -220,19 +146,12 @@ def _by_group(x: Variable, groups: int) -> Variable:
 
 
 def _interpolated(x: Variable, rows: Variable, columns: Variable, factor: Variable | None) -> Variable:
-    """x (B, H, W, C), interpolated at rows and columns (B, *places), times a factor for each place."""
-    rows, columns = (reshape(places, shape=(x.shape[0], *places.shape[2:])) for places in (rows, columns))
-    top, left = (elementwise.floor(control.unlink(places)) for places in (rows, columns))
-    down, right = rows - top, columns - left
-    if factor is not None:
-        factor = reshape(factor, shape=rows.shape)
-    total = None
-    for i, vertical in enumerate((1 - down, down)):
-        vertical = vertical if factor is None else vertical * factor
-        for j, horizontal in enumerate((1 - right, right)):
-            share = vertical * horizontal
-            share = cast(share, x.dtype) if x.spec.differentiable and x.dtype != share.dtype else share
-            part = take_cells(x, top + i, left + j) * reshape(share, shape=(*share.shape, 1))
-            total = part if total is None else total + part
-    assert total is not None
-    return total
+    """x (B, H, W, C), interpolated at rows and columns (B', group, *places), times a factor for each place: (B, Q, C)
+    for all places in a row. B counts the groups of channels of each of B' samples."""
+    batch, *sizes, channels = x.shape
+    count = math.prod(rows.shape) // batch
+    positions = concatenate(*[reshape(each, shape=(batch, count, 1)) for each in (columns, rows)], axis=2)
+    pixels = reshape(x, shape=(batch, math.prod(sizes), channels))
+    factor = None if factor is None else reshape(factor, shape=(batch, 1, count))
+    y = sampled(pixels, positions, tuple(sizes), "zero", "linear", True, factor)
+    return in_dtype(y, x.dtype) if x.spec.differentiable else y

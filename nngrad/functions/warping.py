@@ -141,20 +141,22 @@ def _as_index(x: jax.Array, size: int) -> jax.Array:
 
 
 def sampled(
-    x: Variable, positions: Variable, sizes: tuple[int, ...], padding: str, mode: str, channel_last: bool
+    x: Variable, positions: Variable, sizes: tuple[int, ...], padding: str, mode: str, channel_last: bool,
+    factor: Variable | None = None,
 ) -> Variable:
-    """Images (batch, C, pixels), or (batch, pixels, C), with spatial `sizes`, sampled at positions (batch, Q, D)."""
+    """Images (batch, C, pixels), or (batch, pixels, C), with spatial `sizes`, sampled at positions (batch, Q, D), times
+    a factor (batch, 1, Q) for each sample if there is one."""
     backwards = sizes[::-1]
     indices = cell_indices(positions, sizes=backwards, padding=padding, mode=mode)
     batch, count = positions.shape[:2]
-    weights = constant(1, shape=(batch, 1, count), dtype=positions.dtype)
+    weights = constant(1, shape=(batch, 1, count), dtype=positions.dtype) if factor is None else factor
     for d, size in enumerate(() if mode == "nearest" else backwards):
         along = take_slices(positions, key=((0, batch, 1), (0, count, 1), d))
         fraction = cell_fraction(along, size=size, padding="zero" if mode == "cubic" else padding)
         fraction = reshape(fraction, shape=(batch, 1, 1, count))
         own = _cubic(fraction) if mode == "cubic" else concatenate(r_sub_scalar(fraction, val=1), fraction, axis=1)
         taps = weights.shape[1]
-        weights = mul2(own, reshape(weights, shape=(batch, 1, taps, count))) if d else own
+        weights = own if d == 0 and factor is None else mul2(own, reshape(weights, shape=(batch, 1, taps, count)))
         weights = reshape(weights, shape=(batch, own.shape[1] * taps, count))
     y: Variable = weighted_points(x, weights, indices, channel_last=channel_last)
     return y

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-import numpy as np
 
-from . import Sample, between, fixed, real, sample
+from . import Sample, between, real, sample
 
 
 def hat(x):
@@ -48,25 +47,7 @@ def moves(*shape):
     return lambda rng: rng.integers(-2, 2, shape) + rng.uniform(0.2, 0.8, shape)
 
 
-CELLS = np.array([[[0, 2, -1], [1, 1, 0]]], np.float64), np.array([[[1, 0, 1], [5, 1, 1]]], np.float64)
-
-
-def cells(x):
-    """Of one image, at CELLS."""
-    wide = jnp.pad(x, ((0, 0), (1, 1), (1, 5), (0, 0)))
-    return wide[0, CELLS[0][0].astype(int) + 1, CELLS[1][0].astype(int) + 1][None]
-
-
-def in_cells(y):
-    x = jnp.zeros((1, 4, 8, y.shape[-1]))
-    return x.at[0, CELLS[0][0].astype(int) + 1, CELLS[1][0].astype(int) + 1].add(y[0])[:, 1:-1, 1:3]
-
-
 SAMPLES: list[Sample] = [
-    sample("take_cells", real(1, 2, 2, 2), fixed(*CELLS[0]), fixed(*CELLS[1]), numeric=False,
-           ref=lambda x, rows, columns: cells(x)),
-    sample("put_cells", real(1, 2, 3, 2), fixed(*CELLS[0]), fixed(*CELLS[1]), shape=(1, 2, 2, 2), numeric=False,
-           ref=lambda y, rows, columns: in_cells(y)),
     sample("deformable_convolution", real(1, 2, 3, 3), real(1, 2, 2, 2), moves(1, 8, 2, 2), between(0, 1, 1, 4, 2, 2),
            real(1), note="mask and bias", ref=deformed),
     sample("deformable_convolution", real(1, 2, 2, 5), real(2, 1, 1, 2), moves(1, 8, 4, 2), pad=(1, 0), stride=(1, 2),
