@@ -176,23 +176,6 @@ def test_errors_of_grad_outputs(given: Any, kind: Any, message: str) -> None:
         nn.grad([x * x, x + 1], x, grad_outputs=given)
 
 
-@pytest.mark.parametrize(("outputs", "inputs", "message"), [
-    (None, "x", "outputs"), ("y", None, "inputs"), ([None], "x", r"outputs\[0\]"), ("y", ["x", 1.0], r"inputs\[1\]"),
-    (np.ones(2), "x", "outputs"), ("y", 3, "inputs"), ([["y", None]], "x", r"outputs\[1\]"),
-])
-def test_errors_of_outputs_and_inputs(outputs: Any, inputs: Any, message: str) -> None:
-    x = vector(1.0)
-    named = {"x": x, "y": x * x}
-
-    def filled(given: Any) -> Any:
-        if isinstance(given, list):
-            return [filled(g) for g in given]
-        return named[given] if isinstance(given, str) else given
-
-    with pytest.raises(TypeError, match=message):
-        nn.grad(filled(outputs), filled(inputs))
-
-
 # ---------------------------------------------------------------- persistent, bound
 
 

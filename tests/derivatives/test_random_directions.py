@@ -286,14 +286,8 @@ def test_functions_of_jax_take_a_key(known: dict[str, np.ndarray]) -> None:
     "more, error, message",
     [
         ({"directions": SIZE + 1}, ValueError, "directions must be at most 4, the number of coordinates of x"),
-        ({"directions": 0}, ValueError, "directions: must be 1 or more, got 0"),
-        ({"directions": 2, "kind": "dense"}, ValueError, "kind must be one of 'sparse', 'rademacher', 'gaussian'"),
-        ({"directions": 2**70}, ValueError, "directions: must fit in 64 bits, got 1180591620717411303424"),
         ({"kind": "dense"}, ValueError, "kind must be one of 'sparse', 'rademacher', 'gaussian'"),
         ({"directions": 2, "seed": np.array(1.5)}, TypeError, "seed must be an int, or a Variable that holds a key"),
-        ({"directions": 2, "seed": 1.5}, TypeError, "seed must be an int, or a Variable that holds a key"),
-        ({"directions": 2, "seed": -2}, ValueError, "seed must be at least 0, or -1 for the.*got -2"),
-        ({"directions": 2, "seed": Variable((3,))}, TypeError, r"must be a key, uint32\[2\]"),
     ],
 )
 def test_arguments_are_checked(more: dict[str, Any], error: type[Exception], message: str) -> None:

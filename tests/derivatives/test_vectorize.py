@@ -61,7 +61,7 @@ def choices(sample: Sample) -> list[tuple[bool, ...]]:
     return [choice for choice in sorted(chosen) if any(choice)]
 
 
-@pytest.mark.parametrize("sample", slow_but_every(3, two_of_each()), ids=lambda s: s.id)
+@pytest.mark.parametrize("sample", slow_but_every(6, two_of_each()), ids=lambda s: s.id)
 @together
 def test_op(sample: Sample) -> Check:
     """An op and its gradients up to order 2: vectorized, and differentiated after they were vectorized."""

@@ -226,17 +226,6 @@ def test_gradients_stop_where_they_did_and_switches_are_in_force() -> None:
     ("call", "error", "words"),
     [
         (lambda: nn.vmap(3), TypeError, "fun: expected a function"),
-        (lambda: nn.vmap(F.sin, in_axes=[0]), TypeError, "in_axes must be an int, None or a tuple"),
-        (lambda: nn.vmap(F.sin, in_axes=0.5)(leaf(C)), TypeError, "in_axes must be ints or None, got 0.5"),
-        (lambda: nn.vmap(F.sin, in_axes=(0, 0))(leaf(C)), ValueError, "in_axes .* does not match"),
-        (lambda: nn.vmap(F.sin, in_axes=None)(leaf(C)), ValueError, "at least one argument"),
-        (lambda: nn.vmap(F.sin, in_axes=2)(leaf(C)), ValueError, "shape .2, 3., has no axis 2"),
-        (lambda: nn.vmap(F.sin)(1.0), ValueError, "has no axis 0"),
-        (lambda: nn.vmap(F.add2)(leaf(C), leaf(X)), ValueError, "the same number of rows, but .* has 2, .* has 4"),
-        (lambda: nn.vmap(F.sin, out_axes=None)(leaf(C)), ValueError, "differs between rows"),
-        (lambda: nn.vmap(F.sin, out_axes=2)(leaf(C)), ValueError, "the result.* has no axis 2"),
-        (lambda: nn.vmap(lambda x: x.d)(leaf(C)), ValueError, "cannot read a value in the body of vmap"),
-        (lambda: nn.vmap(lambda x: object())(leaf(C)), TypeError, "the result"),
     ],
 )  # fmt: skip
 def test_what_is_refused(call: Callable[[], Any], error: type[Exception], words: str) -> None:

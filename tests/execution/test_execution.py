@@ -297,27 +297,6 @@ def test_no_grad() -> None:
     assert x.g == 4 + 3
 
 
-def test_hooks_are_called_in_rank_order() -> None:
-    x = vector(0.5)
-    y = F.exp(F.sin(x) * x) + F.cos(x)
-    calls: list[tuple[str, str]] = []
-    ranks: list[int] = []
-
-    def before(f: nn.Function) -> None:
-        calls.append(("before", f.name))
-        ranks.append(f.rank)
-
-    def after(f: nn.Function) -> None:
-        calls.append(("after", f.name))
-        assert f.outputs
-
-    y.forward(function_pre_hook=before, function_post_hook=after)
-    assert ranks == sorted(ranks) and len(ranks) == 5
-    assert sorted(name for when, name in calls if when == "before") == ["add2", "cos", "exp", "mul2", "sin"]
-    assert calls[::2] == [("before", name) for _, name in calls[1::2]]
-    assert y.d == pytest.approx(np.exp(np.sin(0.5) * 0.5) + np.cos(0.5), rel=1e-6)
-
-
 # ---------------------------------------------------------------- JAX
 
 
@@ -353,22 +332,6 @@ def test_structures_that_differ_do_not_share() -> None:
     for zero in (0.0, -0.0):
         for y in (x * zero, zero / x):
             assert y.d.tolist() == [0, 0] and (np.signbit(y.d) == np.signbit(zero)).all()
-
-
-def test_a_hook_that_fails_leaves_the_graph_usable() -> None:
-    def fail(f: nn.Function) -> None:
-        raise RuntimeError("hook")
-
-    x = vector(2.0)
-    y = x * x
-    with pytest.raises(RuntimeError, match="hook"):
-        y.forward(function_pre_hook=fail)
-    assert y.d == 4
-    with pytest.raises(RuntimeError, match="hook"):
-        y.backward(function_pre_hook=fail)
-    assert x.g == 0
-    y.backward()
-    assert x.g == 4
 
 
 def test_errors_of_python_functions() -> None:

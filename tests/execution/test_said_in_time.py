@@ -98,11 +98,3 @@ def test_a_long_compilation_is_shown_on_a_terminal_alone(is_terminal: bool, monk
         while "a graph" not in stream.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
     assert ("nngrad compiles a graph" in stream.getvalue()) is is_terminal
-
-
-def test_info_tells_what_compilations_took() -> None:
-    F.sin(row()).d  # noqa: B018
-    info = nn.executables.info()
-    assert info.seconds > 0 and (info.quick, info.optimised) == (0, 0)
-    nn.executables.clear()
-    assert nn.executables.info().seconds == 0

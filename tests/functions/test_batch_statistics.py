@@ -88,15 +88,6 @@ def test_statistics_of_16_bit_batches_are_kept_in_float32() -> None:
     np.testing.assert_allclose(variance.d, UNBIASED * 300**2, rtol=1e-2)
 
 
-def test_inference_uses_and_leaves_the_running_statistics() -> None:
-    layer = Layer(batch_stat=False)
-    layer.mean.d, layer.variance.d = 2.0, 4.0
-    layer.y.forward()
-    np.testing.assert_allclose(layer.y.d, (DATA - 2) / np.sqrt(4 + 1e-5) * 1.5 + 0.5)
-    np.testing.assert_array_equal(layer.mean.d, np.full(SHAPE, 2.0))
-    np.testing.assert_array_equal(layer.variance.d, np.full(SHAPE, 4.0))
-
-
 def test_statistics_in_another_layout() -> None:
     x, mean, variance = Variable.from_numpy_array(DATA), Variable((3,), dtype=np.float64), Variable((3, 1))
     F.batch_normalization(x, None, None, mean, variance, decay_rate=0.0).forward()
@@ -205,25 +196,10 @@ def test_tensor_normalization_takes_its_axes_first() -> None:
 
 test_errors_name_the_argument = refused([
     (lambda x: F.batch_normalization(x, axes=(3,)), ValueError, "batch_normalization: axes 3 is out of range"),
-    (lambda x: F.batch_normalization(x, eps=-1), ValueError, "eps"),
-    (lambda x: F.batch_normalization(x, ones(1, 4, 1)), ValueError, "beta"),
-    (lambda x: F.batch_normalization(x, None, ones(3, 3)), ValueError, "gamma"),
-    (lambda x: F.batch_normalization(x, None, None, ones(4, 1, 1)), ValueError, "mean"),
-    (lambda x: F.batch_normalization(x, None, None, None, ones(2)), ValueError, "variance"),
-    (lambda x: F.batch_normalization(x, None, None, ones(1, 3, 1), batch_stat=False), ValueError, "variance is None"),
-    (lambda x: F.batch_normalization(x, group=3), ValueError, "group must divide the 4 examples along axis 0, got 3"),
-    (lambda x: F.batch_normalization(x, group=0), ValueError, "group must divide the 4 examples along axis 0, got 0"),
-    (lambda x: F.batch_normalization(x, axes=(0, 1), group=2), ValueError, "axis 0, so axes must not contain 0"),
     (lambda x: F.fused_batch_normalization(x, nonlinearity="tanh"), ValueError, "nonlinearity"),
-    (lambda x: F.fused_batch_normalization(x, None, None, None, None, ones(1, 3, 1)), ValueError, "z"),
     (lambda x: F.layer_normalization(x, ones(4, 2)), ValueError, "beta"),
-    (lambda x: F.layer_normalization(x, batch_axis=(0, 5)), ValueError, "batch_axis 5 is out of range"),
     (lambda x: F.instance_normalization(x, channel_axis=0), ValueError, "channel_axis and batch_axis"),
     (lambda x: F.group_normalization(x), TypeError, "num_groups"),
-    (lambda x: F.group_normalization(x, num_groups=2), ValueError, "num_groups must divide the 3 channels of x, got 2"),
-    (lambda x: F.group_normalization(x, num_groups=0), ValueError, "num_groups"),
     (lambda x: F.tensor_normalization(x), TypeError, "axes"),
-    (lambda x: F.tensor_normalization(x, ones(1, 3, 1)), TypeError, "^tensor_normalization: axes must be an axis or"),
-    (lambda x: F.tensor_normalization(x, 1, ones(4)), ValueError, "^tensor_normalization: beta"),
     (lambda x: F.weight_normalization(x, ones(2)), ValueError, "g must have 4 elements, as w has along dim, got"),
 ], given=lambda: Variable.from_numpy_array(DATA))

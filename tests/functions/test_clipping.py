@@ -100,10 +100,8 @@ def test_remainders() -> Test:
 
 test_bad_arguments = refused([
     (lambda: F.clip_grad_by_norm([1.0], clip_norm=0), ValueError, "clip_norm must be positive, got 0"),
-    (lambda: F.clip_grad_by_norm([1.0], axes=1), ValueError, "axes 1 is out of range"),
     (lambda: F.clip_grad_by_value([1.0, 2.0], np.zeros(3), 1.0), ValueError, "min of shape .3,.* do not broadcast"),
     (lambda: F.top_k_grad([[1.0, 2.0]], 3), ValueError, "k must be between 1 and the 2 elements"),
     (lambda: F.bit_shift(np.array([1]), np.array([1])), TypeError, "x must have an unsigned integer dtype"),
-    (lambda: F.bit_shift(np.array([1], np.uint8), np.array([1]), direction="left"), ValueError, "direction must be"),
     (lambda: F.reduce([1.0], op="max"), ValueError, "^reduce: op must be 'sum' or 'mean'"),
 ])

@@ -190,22 +190,13 @@ def test_forms_of_groups_for_cpus_give_the_same(dtype: str) -> None:
 
 @pytest.mark.parametrize("argument, shapes, given", [
     ("pad", ((1, 2, 5, 5), (2, 2, 3, 3)), {"pad": (1, 1, 1)}),
-    ("pad", ((1, 2, 5, 5), (2, 2, 3, 3)), {"pad": -1}),
     ("stride", ((1, 2, 5, 5), (2, 2, 3, 3)), {"stride": 0}),
-    ("stride", ((1, 2, 5, 5), (2, 2, 3, 3)), {"stride": (1, 2, 3)}),
     ("dilation", ((1, 2, 5, 5), (2, 2, 3, 3)), {"dilation": (1, 0)}),
     ("group", ((1, 4, 5, 5), (3, 2, 3, 3)), {"group": 2}),
-    ("group", ((1, 4, 5, 5), (2, 2, 3, 3)), {"group": 0}),
     ("weight", ((1, 3, 5, 5), (2, 2, 3, 3)), {}),
-    ("weight", ((1, 2, 5, 5), (2, 2, 3)), {}),
-    ("weight", ((1, 2, 5, 5), (2, 2, 6, 3)), {}),
-    ("weight", ((1, 2, 5, 5), (2, 2, 3, 3)), {"dilation": 3}),
-    ("weight", ((1, 2, 5, 5), (2, 2, 0, 3)), {}),
     ("channel_last", ((1, 2, 5, 5), (2, 2, 3, 3)), {"channel_last": True}),
     ("base_axis", ((1, 2, 5, 5), (2, 2, 3, 3)), {"base_axis": 4}),
-    ("base_axis", ((1, 2, 5, 5), (2, 2, 3, 3)), {"base_axis": 3}),
     ("bias", ((1, 2, 5, 5), (2, 2, 3, 3), (3,)), {}),
-    ("bias", ((1, 2, 5, 5), (2, 2, 3, 3), (1,)), {}),
 ])
 def test_wrong_arguments_are_named(argument: str, shapes: Any, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=argument):

@@ -200,19 +200,13 @@ def test_scatter_nd_leaves_no_nan() -> None:
 
 test_bad_arguments = refused([
     (lambda x: F.scatter_nd(x, np.zeros((1, 3), np.int32)), "shape is required without out"),
-    (lambda x: F.scatter_nd(x, np.zeros((2, 3), np.int32), (4,)), "indices must have size 1 or less along axis 0, got"),
-    (lambda x: F.scatter_nd(x, np.zeros((1, 2), np.int32), (4, 4)), r"data must be of shape \(2, 4\)"),
     (lambda x: F.gather(x, np.zeros(2, np.int32), axis=2), "gather: axis 2"),
-    (lambda x: F.gather(x, np.zeros(2, np.int32), batch_dims=2), "batch_dims"),
     (lambda x: F.gather_nd(x, np.zeros((3, 1), np.int32)), "indices must have size 2 or less along axis 0, got"),
     (lambda x: F.scatter_add(x, np.zeros((4, 4), np.int32), x), "indices must not exceed x1 .*, nor x0 .* except"),
-    (lambda x: F.scatter_add(x, np.zeros((3, 3), np.int32), x, axis=2), "scatter_add: axis 2"),
     (lambda x: F.top_k_data(x, 9), "k must be"),
     (lambda x: F.sort(x, axis=2), "axis 2"),
     (lambda x: F.where(np.ones(2), x, x), "do not broadcast"),
     (lambda x: F.pad(x[:0], (3, 0, 0, 0), mode="reflect"), "mode 'reflect' cannot pad axis 0, which is empty"),
-    (lambda x: F.pad(x, (1,)), "pad_width"),
-    (lambda x: F.pad(x, (1, 1), mode="wrap"), "mode"),
     (lambda x: F.one_hot(x, (3,)), "last axis"),
     (lambda x: F.transpose(x, (0, 0)), "axes"),
     (lambda x: F.concatenate(x, x[:1], axis=1), r"x\[1\]"),
@@ -222,7 +216,6 @@ test_bad_arguments = refused([
     (lambda x: F.broadcast_to(x, x[0], axis=2), "axis 2"),
     (lambda x: F.matrix_diag_part(x[:2]), "square"),
     (lambda x: F.slice(x, (0, 0, 0)), "start"),
-    (lambda x: F.slice(x, step=0), "slice"),
     (lambda x: F.cumsum(x, axis=-3), "axis -3"),
     (lambda x: F.take_slices(x, key=(3, (0, 3, 1))), r"key \(3, .*\) is out of range for axis 0 of size 3"),
 ], given=lambda: variable(counted((3, 3))))

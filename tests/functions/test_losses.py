@@ -121,15 +121,11 @@ def test_divergence_of_zeros_in_16_bits() -> Test:
 
 test_errors_name_the_argument = refused([
     (lambda x: F.softmax_cross_entropy(x, np.zeros(4, int)), "target"),
-    (lambda x: F.softmax_cross_entropy(x, np.zeros((1, 3), int)), "target"),
-    (lambda x: F.softmax_cross_entropy(x, np.zeros((4, 1), int), axis=2), "axis"),
-    (lambda x: F.softmax_cross_entropy(x[:, :0], np.zeros((4, 1), int)), "class"),
     (lambda x: F.categorical_cross_entropy(x, np.zeros((4, 3), int)), "target"),
     (lambda x: F.squared_error(x, np.zeros(4, np.float32)), "broadcast"),
     (lambda x: F.huber_loss(x, x, delta=0), "delta"),
     (lambda x: F.epsilon_insensitive_loss(x, x, epsilon=-1), "epsilon"),
     (lambda x: F.kl_multinomial(x, x, base_axis=2), "base_axis"),
-    (lambda x: F.kl_multinomial(x, np.ones((4, 1), np.float32)), "shape"),
 ], pattern=r"\b{}\b", given=lambda: leaf(SCORES))
 
 

@@ -47,23 +47,11 @@ def test_shifts(by: int, mode: str, numpy_mode: Any) -> Test:
 
 test_wrong_arguments_are_named = refused([
     ("ksize", lambda x: F.im2col(x, 9)),
-    ("ksize", lambda x: F.im2col(x, (1, 1, 1))),
-    ("dilate", lambda x: F.im2col(x, 1, dilate=0)),
-    ("x must have batch, channel and spatial axes", lambda x: F.im2col(x[0, 0], 1)),
     ("stride", lambda x: F.max_pooling_nd(x, 2, 0)),
-    ("without elements", lambda x: F.max_pooling_nd(x, 1, 1, 1)),
-    ("without elements", lambda x: F.max_pooling_nd(x, 1, 5)),
     ("3 axes", lambda x: F.max_pooling_1d(x, 1)),
     ("3 axes", lambda x: F.average_pooling_1d(x, 1)),
     ("pad_value", lambda x: F.average_pooling_nd(x, 1, pad_value=1)),
-    ("x must have batch, channel and spatial axes", lambda x: F.average_pooling_nd(x[0, 0], 1)),
     ("pyramid_height", lambda x: F.spatial_pyramid_pooling_2d(x, 0)),
-    ("pyramid_height 4", lambda x: F.spatial_pyramid_pooling_2d(x, 4)),
-    ("pooling", lambda x: F.spatial_pyramid_pooling_2d(x, 1, "mean")),
-    (r"x must be of shape \(N, C, H, W\)", lambda x: F.spatial_pyramid_pooling_2d(x[0], 1)),
     ("indexes", lambda x: F.upsampling_2d(x, x[:1], 2)),
-    ("y must be of shape", lambda x: F.upsampling_2d(x, x, 2, outsize=(3, 3))),
     ("border_mode", lambda x: F.shift(x, 1, "wrap")),
-    ("shifts", lambda x: F.shift(x, (1,) * 5)),
-    ("cannot shift x of shape .* along axis 0: it is empty", lambda x: F.shift(x[:0], (1, 0, 0, 0))),
 ], given=lambda: nn.Variable((2, 2, 4, 3)))

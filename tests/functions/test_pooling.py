@@ -71,15 +71,8 @@ def test_integers() -> Test:
 @pytest.mark.parametrize("name", POOLINGS)
 @pytest.mark.parametrize("argument, given", [
     ("kernel", {"kernel": ()}),
-    ("kernel", {"kernel": (2, 0)}),
-    ("kernel", {"kernel": (6, 2)}),
-    ("kernel", {"kernel": (1, 1, 1, 1)}),  # x has three axes
-    ("kernel", {"kernel": (1, 1, 1), "channel_last": True}),
-    ("kernel", {"kernel": "no"}),
     ("stride", {"kernel": (2, 2), "stride": (1, 1, 1)}),
-    ("stride", {"kernel": (2, 2), "stride": 0}),
     ("pad", {"kernel": (2, 2), "pad": (1, 1, 1)}),
-    ("pad", {"kernel": (2, 2), "pad": -1}),
 ])
 def test_wrong_arguments_are_named(name: str, argument: str, given: dict[str, Any]) -> None:
     with pytest.raises((ValueError, TypeError), match=argument):

@@ -224,29 +224,15 @@ X, ONE = leaf([1.0, 2.0]), np.zeros((1, 1), "f")
 W = leaf([1.0], [2.0])
 FAILING: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (ValueError, "must be between 2 and 32 bits, including 1 for sign, got 1", lambda: F.fixed_point_quantize(X, n=1)),
-    (ValueError, "n must be between 1 and 32 bits, got 0", lambda: F.fixed_point_quantize(X, sign=False, n=0)),
-    (ValueError, "n must be .* got 33", lambda: F.fixed_point_quantize(X, n=33)),
-    (ValueError, "delta must be positive, got 0", lambda: F.fixed_point_quantize(X, delta=0)),
     (ValueError, "must be between 3 and 32 bits, including 2 for sign and with_zero", lambda: F.pow2_quantize(X, n=2)),
     (ValueError, "rate must be between 0 and 1, got 1.5", lambda: F.prune(X, rate=1.5)),
     (ValueError, "qr_max must have the shape of qr_min", lambda: F.min_max_quantize(X, ONE, X, ONE, ONE)),
-    (ValueError, "qr_min must have as many axes as x", lambda: F.min_max_quantize(X, *[np.zeros((3, 1), "f")] * 4)),
-    (ValueError, "eps must be positive", lambda: F.min_max_quantize(X, *[ONE] * 4, eps=0)),
-    (ValueError, "decay must be between 0 and 1", lambda: F.min_max_quantize(X, *[ONE] * 4, decay=2)),
-    (TypeError, "x must have a floating dtype, got", lambda: F.min_max_quantize(np.ones((1, 1), np.int32), *[ONE] * 4)),
     (ValueError, "dtype must be int8 or uint8, got int16", lambda: F.quantize_linear(X, ONE, ONE, dtype="int16")),
-    (ValueError, "round_mode must be 'HALF_AWAY", lambda: F.quantize_linear(X, ONE, ONE, round_mode="DOWN")),
-    (ValueError, r"scale of shape \(3,\) and zero_point of .* do not broadcast",
-     lambda: F.quantize_linear(X, np.ones(3), ONE)),
     (TypeError, "scale must have a floating dtype, got", lambda: F.dequantize_linear(X, np.ones((1, 1), np.int8), ONE)),
     (TypeError, "x must have the dtype of y, float32", lambda: F.straight_through(X, np.ones((1, 2), np.int32))),
     (ValueError, "binary_weight must have the shape of weight", lambda: F.binary_connect_affine(X, W, X)),
     (ValueError, r"alpha must have 1.*got \(2,\)", lambda: F.binary_weight_affine(X, W, W.d, np.ones(2, "f"))),
     (ValueError, "indicator_fixedweights must have the shape of", lambda: F.inq_affine(X, W, X)),
-    (ValueError, "num_bits must be between 2 and 32, got 1", lambda: F.inq_affine(X, W, W.d, num_bits=1)),
-    (ValueError, "selection_algorithm must be", lambda: F.inq_affine(X, W, W.d, selection_algorithm="all")),
-    (ValueError, "seed must be at least 0, or -1 for the.*got -2", lambda: F.inq_affine(
-        X, W, W.d, inq_iterations=1, selection_algorithm="random", seed=-2)),
 ]
 
 

@@ -132,18 +132,13 @@ def test_assign_writes_once_for_each_forward() -> None:
 
 test_bad_arguments = refused([
     (lambda: F.bool_gather(X, np.ones(4)), ValueError, r"^bool_gather: input must begin with the axes of mask \(4,\)"),
-    (lambda: F.bool_gather(X, WHOLE, size=-1), ValueError, "^bool_gather: size must not be negative"),
     (lambda: F.bool_scatter(X[0], WHOLE, X[:, :3]), ValueError, "^bool_scatter: output must begin with the axes of"),
-    (lambda: F.bool_scatter(X[0], WHOLE, X[..., 0]), ValueError, "^bool_scatter: output must have as many elements"),
     (lambda: F.bool_fill(X, np.ones(3)), ValueError, r"^bool_fill: mask of shape \(3,\) does not broadcast"),
     (lambda: F.unique(X, flatten=False), ValueError, "^unique: axis is required with flatten=False"),
     (lambda: F.searchsorted(X, X[0]), ValueError, "sorted_sequence and values must have the same shape"),
     (lambda: F.take_along_axis(X, WHOLE), ValueError, "^take_along_axis: indices must have as many axes as x"),
-    (lambda: F.take_along_axis(X[..., 0, 0], WHOLE[:2]), ValueError, "^take_along_axis: except along axis 1, x and"),
     (lambda: F.assign(from_(X) * 2, X), ValueError, "^assign: dst must be a leaf, got an output of mul_scalar"),
-    (lambda: F.assign(from_(X), X[0]), ValueError, "^assign: src must have the shape of dst"),
     (lambda: F.top_n_error(X, X), ValueError, r"^top_n_error: target must be of shape \(3, 4, 2, 1\), that of"),
-    (lambda: F.top_n_error(X, X[..., :1], n=0), ValueError, "^top_n_error: n must be at least 1"),
     (lambda: F.confusion_matrix(X, X, axis=4), ValueError, "^confusion_matrix: axis 4 is out of range"),
 ])
 

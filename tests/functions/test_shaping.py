@@ -16,20 +16,14 @@ IMAGES = nn.Variable.from_numpy_array(np.ones((1, 6, 3, 2)))
 
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: F.expand_dims(X, 4), "expand_dims: axis 4 is out of range for an array of 4 axes"),
-    (lambda: F.expand_dims(X, (0, -5)), "has duplicate axes"),
     (lambda: F.squeeze(X, 1), "axis must be of size 1, got axis 1 of shape (2, 3, 1)"),
-    (lambda: F.squeeze(X, 3), "squeeze: axis 3 is out of range"),
     (lambda: F.moveaxis(X, (0, 1), 2), "source and destination must have equally many axes, got 2 and 1"),
-    (lambda: F.moveaxis(X, (0, -3), (1, 2)), "has duplicate axes"),
     (lambda: F.swapaxes(X, 0, 3), "swapaxes: axis2 3 is out of range"),
     (lambda: F.rollaxis(X, 0, 4), "start 4 is out of range for an array of 3 axes"),
     (lambda: F.fliplr(X[0, :, 0]), "x must have at least 2 axes, got shape (3,)"),
     (lambda: F.flipud(X[0, 0, 0]), "x must have at least one axis"),
     (lambda: F.repeat(X, -1), "must not be negative"),
-    (lambda: F.repeat(X, (1, 2), axis=1), "repeats must have 3 entries for axis 1 of x of shape (2, 3, 1), got 2"),
     (lambda: F.depth2space(IMAGES, 2), "the number of channels must be a multiple of r^2 = 4, got 6"),
-    (lambda: F.depth2space(X, 2), "x must have four axes"),
-    (lambda: F.depth2space(IMAGES, 0), "r must be at least 1"),
     (lambda: F.space2depth(IMAGES, 2), "height and width must be multiples of r = 2, got 3 and 2"),
 ])  # fmt: skip
 def test_bad_arguments(call: Callable[[], object], message: str) -> None:

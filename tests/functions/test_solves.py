@@ -42,10 +42,7 @@ def test_a_singular_matrix_gives_no_finite_answer() -> None:
 
 @pytest.mark.parametrize("a, b, message", [
     (np.ones((2, 3)), np.ones(2), r"A must hold square matrices .*got shape \(2, 3\)"),
-    (np.ones(3), np.ones(3), r"A must hold square matrices .*got shape \(3,\)"),
     (np.eye(2), np.ones(3), r"B must have 2 rows .*got shape \(3,\)"),
-    (np.eye(2), np.float64(1), r"B must have 2 rows .*got shape \(\)"),
-    (np.ones((2, 2, 2)), np.ones((3, 2, 1)), r"leading axes of A, \(2,\), and B, \(3,\), do not broadcast"),
 ])  # fmt: skip
 def test_bad_input(a: np.ndarray, b: np.ndarray, message: str) -> None:
     for solve in (F.batch_solve, F.triangular_solve):

@@ -92,13 +92,8 @@ def test_logaddexp_of_infinities() -> Test:
 
 test_bad_arguments = refused([
     (lambda x: F.polygamma(-1, x), ValueError, "n must be between 0 and 100, got -1"),
-    (lambda x: F.polygamma(101, x), ValueError, "n must be between 0 and 100, got 101"),
-    (lambda x: F.polygamma(1.5, x), TypeError, r"n must be an int, the same for all elements, got 1\.5"),
-    (lambda x: F.polygamma(x, 1), TypeError, "n must be an int"),
     (lambda x: F.zeta(x, x), TypeError, "x must be a number"),
-    (lambda x: F.zeta(1.0, x), ValueError, "x must be above 1"),
     (lambda x: F.bessel_j(x, 2), TypeError, "^bessel_j: n must be an int, not a Variable"),
-    (lambda x: F.bessel_j(25, x), ValueError, "order must be between 0 and 24, got 25"),
     (lambda x: F.digamma_derivative(x, order=0), ValueError, "order must be between 1 and 100"),
 ], given=lambda: leaf([0.5]))  # fmt: skip
 

@@ -49,27 +49,6 @@ def test_gradients_of_every_order_share_the_mask() -> None:
     np.testing.assert_allclose(ggx.d, 9 * mask**3 * 9, rtol=1e-5)
 
 
-@pytest.mark.parametrize("simplified", [True, False], ids=["simplified", "plain"])
-def test_backward_shares_the_mask_of_the_forward(simplified: bool) -> None:
-    x = ones(64)
-    y = F.dropout(x, p=0.25)
-    loss = F.sum(y * y)
-    with nn.simplify(simplified):
-        for _ in range(3):
-            x.grad.zero()
-            loss.forward()
-            loss.backward()
-            np.testing.assert_allclose(x.g, 2 * y.d * (y.d != 0) / 0.75, rtol=1e-6)
-
-
-def test_a_gradient_that_is_read_shares_the_mask_of_the_last_forward() -> None:
-    x = ones(64)
-    y = F.dropout(x)
-    y.forward()
-    (gx,) = nn.grad(y, x)
-    np.testing.assert_array_equal(gx.d, y.d)
-
-
 def test_a_mask_is_drawn_again_at_each_forward_and_only_then() -> None:
     y = F.dropout(ones(64))
     first, second, third = draws(y, 3)
@@ -182,23 +161,11 @@ def test_the_upper_end_is_left_out() -> None:
     np.testing.assert_array_equal(F.rand(2.0, 2.0, (3,)).d, np.full(3, 2.0, np.float32))
 
 
-def test_64_bit_neighbours_change_no_draw() -> None:
-    x = F.rand(shape=(8,), seed=5)
-    wide = F.cast(F.rand(shape=(8,), seed=5), dtype="float64")
-    np.testing.assert_array_equal(x.d, wide.d.astype(np.float32))
-
-
 test_errors_name_the_argument = refused([
     (lambda: F.dropout(ones(2), p=1.0), "p"),
-    (lambda: F.dropout(ones(2), p=-0.1), "p"),
-    (lambda: F.dropout(ones(2), p=float("nan")), "p"),
-    (lambda: F.dropout(ones(2), seed=-2), "seed"),
     (lambda: F.rand(1, 0, (2,)), "low"),
-    (lambda: F.rand(0, float("inf"), (2,)), "high"),
-    (lambda: F.rand(shape=(-1,)), "shape"),
     (lambda: F.randn(0, -1.0, (2,)), "sigma"),
     (lambda: F.randint(3, 3, (2,)), "low"),
-    (lambda: F.randint(0, 2**31, (2,)), "high"),
     (lambda: F.bernoulli(np.zeros(2, np.uint32), p=2.0), "p"),
 ], pattern=r"\b{}\b")
 

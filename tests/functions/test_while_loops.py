@@ -102,13 +102,6 @@ V = Variable((2,))
     [
         (lambda: F.while_loop(lambda y: y > 0, lambda y: y, V), ValueError,
          r"cond_fun must return a scalar, got shape \(2,\)"),
-        (
-            lambda: F.while_loop(lambda y: F.sum(y) > 0, lambda y: y[:1], V),
-            ValueError, r"keep the type of carry, float32\[2\], got float32\[1\]",
-        ),
-        (lambda: F.while_loop(lambda y: 0, lambda y: (y, y), V), TypeError, "while_loop: the body must keep the"),
-        (lambda: F.while_loop(lambda y: 0, lambda y: F.dropout(y), V), ValueError, "random draws in the body need"),
-        (lambda: F.while_loop(lambda y: 0, lambda y: y, V, bound=2.5), TypeError, "bound: expected an int, got 2.5"),
     ],
 )  # fmt: skip
 def test_what_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:

@@ -48,8 +48,8 @@ MEETINGS: dict[str, Callable[[nn.Variable, Any], nn.Variable]] = {
 }
 
 
-@pytest.mark.parametrize("given", ["float64", "float32", "float16"])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("given", ["float64", "float16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("meet", MEETINGS.values(), ids=MEETINGS)
 def test_an_array_takes_the_dtype_of_the_variables(meet: Any, dtype: str, given: str) -> None:
     x = leaf(dtype)

@@ -21,7 +21,7 @@ from nngrad.autodiff.walk import Grad
 from nngrad.functions.axes import rowwise
 from nngrad.graph import Op, Variable, op
 from nngrad.graph.facts import Facts
-from tests.facts import Case, check_diagonal, checks, near, shown, shows
+from tests.facts import Case, checks, near, shown, shows
 from tests.oracle import as_tuple, is_floating
 from tests.references import drawn, expected
 from tests.samples import Sample, all_samples
@@ -105,47 +105,6 @@ def test_no_heavy_op_is_without_a_product() -> None:
     seen = {sample.name for sample in OF_OPS if getattr(F, sample.name).heavy and shows("cost", case_of(sample))}
     rest = set(declared("heavy")) - seen
     assert rest == {name for name in declared("heavy") if name.startswith(tuple(HEAVY_BY_NATURE))}
-
-
-NOT_DECLARED_DIAGONAL: dict[str, str] = {
-    "all_reduce": "depends on arrays of other processes, where there are any",
-    "bcast": "depends on arrays of other processes, where there are any",
-    "clip_grad_by_norm": "its rule mixes the places of a gradient",
-    "prune": "which elements become 0 depends on all, though no sample moves one across",
-    "reduce_to_process": "depends on arrays of other processes, where there are any",
-    "sharding_constraint": "its axes are those of one array, which broadcasting would shift",
-    "top_k_grad": "its rule mixes the places of a gradient",
-}
-"""Ops whose samples all have a diagonal Jacobian and that are not declared to have, each with the reason."""
-
-
-def shown_diagonal(each: Any, cases: list[Case]) -> Check:
-    """Whether all samples of an op are diagonal and some of them show it, as if it were declared so."""
-    copy = Op(each.forward, diagonal=True, multiple_results=each.multiple_results)
-    try:
-        return any((yield from side_by_side([check_diagonal(case._replace(op=copy)) for case in cases])))
-    except AssertionError:
-        return False
-
-
-def may_be_diagonal(case: Case) -> bool:
-    """Whether its shapes are those of a diagonal op, and large enough to tell."""
-    f = case.function
-    y = f.specs[0]
-    return y.differentiable and y.size >= 2 and all([x.shape == y.shape for x in f.inputs])
-
-
-def test_no_diagonal_op_is_forgotten() -> None:
-    """An op whose every sample is diagonal, and the same at all places, is declared so."""
-    candidates = {}
-    for name in dict.fromkeys([sample.name for sample in OF_OPS]):
-        each = getattr(F, name)
-        if not (each.diagonal or each.multiple_results or each.reads) and each.input_names:
-            cases = [case_of(sample) for sample in OF_OPS if sample.name == name]
-            if all(map(may_be_diagonal, cases)):
-                candidates[name] = shown_diagonal(each, cases)
-    found = some_at_a_time(list(candidates.values()))
-    assert {name for name, shows in zip(candidates, found, strict=True) if shows} == set(NOT_DECLARED_DIAGONAL)
 
 
 # ---------------------------------------------------------------- and in no other place

@@ -57,18 +57,6 @@ def test_numpy_and_jax_take_variables() -> None:
     np.testing.assert_array_equal(np.stack([np.array(x), np.array(y)]), [[1, 4], [1, 4]])
 
 
-def test_length_and_iteration() -> None:
-    x = leaf([1, 2], [3, 4], [5, 6])
-    assert len(x) == 3
-    with pytest.raises(TypeError, match="without axes"):
-        len(Variable())
-    assert [row.d.tolist() for row in x] == [[1, 2], [3, 4], [5, 6]]
-    first, *_ = x
-    np.testing.assert_array_equal(nn.grad(F.sum(first * first), x)[0].d, [[2, 4], [0, 0], [0, 0]])
-    with pytest.raises(TypeError, match="without axes"):
-        iter(Variable())
-
-
 def test_conversions_to_python_numbers() -> None:
     x = leaf(2.75)
     assert float(x) == 2.75 and int(x) == 2 and bool(x) and not bool(x * 0)

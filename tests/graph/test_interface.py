@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -251,25 +250,6 @@ def test_zeroed_results_come_back(run: str) -> None:
     for h, value in zip((h0, h1), expected, strict=True):
         np.testing.assert_allclose(h.d, value, rtol=1e-6)
         np.testing.assert_allclose(h.data.data, value, rtol=1e-6)
-
-
-def test_writers_and_readers_in_threads() -> None:
-    y = F.exp(leaf(np.zeros(1 << 12, np.float32)))
-    y.forward()
-    wrong: list[Any] = []
-
-    def write(number: int) -> None:
-        for _ in range(50):
-            y.d[number] = number + 2
-            if y.d[number] not in (1, number + 2):
-                wrong.append(y.d[number])
-
-    threads = [threading.Thread(target=write, args=(i,)) for i in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not wrong and y.d[:5].tolist() == [2, 3, 4, 5, 1], "one array was handed out to all of them"
 
 
 # ---------------------------------------------------------------- hooks and logging
