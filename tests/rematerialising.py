@@ -13,7 +13,6 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.interpret import interpret
 from nngrad.execution.lower import linearize, lower
-from nngrad.execution.program import Program
 from nngrad.graph import Function, Variable, engine
 from nngrad.memory import timeline, trial_of
 from nngrad.memory.trials import Trial
@@ -85,12 +84,7 @@ def predicted(outputs: Sequence[Variable]) -> int:
 
 def allotted(outputs: Sequence[Variable]) -> int:
     """Bytes of temporaries that the compiler allots for the graph of `outputs`, by its own account."""
-    return allotted_by(linearize(outputs).program)
-
-
-def allotted_by(program: Program) -> int:
-    """Bytes of temporaries that the compiler allots for a program."""
-    nbytes = trial_of(program).nbytes
+    nbytes = trial_of(linearize(outputs).program).nbytes
     assert nbytes is not None
     return nbytes
 

@@ -69,15 +69,6 @@ def state(page: Any, name: str) -> Any:
     return page.evaluate(f"nngradView.state.{name}")
 
 
-def pixel(page: Any, at: list[float]) -> list[int]:
-    """The colour that is drawn at a place of the canvas."""
-    page.evaluate("new Promise(requestAnimationFrame)")
-    return page.evaluate(
-        "([x, y]) => [...document.getElementById('graph-canvas').getContext('2d')"
-        ".getImageData(x * devicePixelRatio, y * devicePixelRatio, 1, 1).data].slice(0, 3)", at,
-    )  # fmt: skip
-
-
 @pytest.mark.slow
 def test_hostile_names_are_text(page: Any) -> None:
     assert page.inner_text("#title") == HOSTILE
@@ -179,18 +170,6 @@ def test_what_a_node_costs_is_what_a_walk_over_the_written_graph_adds_up(page: A
 
 
 @pytest.mark.slow
-def test_a_share_of_an_op_finds_that_op_alone(page: Any) -> None:
-    row = page.get_by_role("list", name="Operations by op", exact=True).get_by_role("button").first
-    op, count, *_ = row.inner_text().split()
-    row.click()
-    assert state(page, "hits") == int(count) > 1
-    page.fill("#search", f"op:{op[:-1]}")
-    assert state(page, "hits") >= int(count)
-    page.fill("#search", f"op:={op[:-1]}")
-    assert state(page, "hits") == 0
-
-
-@pytest.mark.slow
 def test_the_rule_that_emitted_a_function_is_told(page: Any, document: dict[str, Any]) -> None:
     nodes, strings = document["nodes"], document["strings"]
     node = next(i for i, k in enumerate(nodes["rule"]) if strings[k] == "tanh")
@@ -198,28 +177,6 @@ def test_the_rule_that_emitted_a_function_is_told(page: Any, document: dict[str,
     panel = page.inner_text("#panel")
     assert "emitted by the backward rule of tanh" in panel and "dy/dx = 1 - y^2" in panel
     assert "nn.grad([" in panel  # where it was asked for
-
-
-@pytest.mark.slow
-def test_what_is_around_a_node_is_laid_out_by_itself(page: Any) -> None:
-    page.evaluate("nngradView.select('critic/first/affine/W')")
-    page.keyboard.press("b")
-    assert 10 < state(page, "visibleNodes") <= 40
-    assert page.get_attribute("#near", "aria-pressed") == "true"
-    above = page.evaluate("nngradView.at", "critic/first/affine/W")[1]
-    reader = page.get_by_role("treeitem", name="batch_matmul").first.get_attribute("aria-label").split()[1].rstrip(",")
-    assert page.evaluate("nngradView.at", reader)[1] > above
-    page.keyboard.press("b")
-    assert page.get_attribute("#near", "aria-pressed") == "false"
-
-
-@pytest.mark.slow
-def test_closing_and_opening_all_groups(page: Any) -> None:
-    shown = state(page, "visibleNodes")
-    page.get_by_role("button", name="Close all").click()
-    page.wait_for_function(f"nngradView.state.visibleNodes < {shown}")
-    page.get_by_role("button", name="Open all").click()
-    page.wait_for_function(f"nngradView.state.visibleNodes >= {shown}")
 
 
 @pytest.mark.slow
@@ -257,37 +214,6 @@ def test_the_function_that_makes_the_nan_is_one_click_away(page: Any) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_alive_at_the_peak(page: Any) -> None:
-    page.click("#peak")
-    document = page.evaluate("document.getElementById('graph').textContent")
-    assert state(page, "timelineStep") >= 0
-    alive = state(page, "alive")
-    assert alive and page.get_by_role("list", name="Alive").get_by_role("button").count() == len(alive)
-    if "deflated" not in json.loads(document):
-        assert state(page, "timelineStep") == json.loads(document)["memory"]["peak"]
-    page.focus("#timeline")
-    page.keyboard.press("Home")
-    assert state(page, "timelineStep") == 0
-
-
-@pytest.mark.slow
-def test_colours_and_groups_change_what_is_drawn(page: Any) -> None:
-    page.evaluate("nngradView.select('critic/first/affine/b'); nngradView.fit()")
-    page.keyboard.press("Escape")
-    at = page.evaluate("nngradView.at", "x")
-    at = [at[0], at[1] + 2]
-    before = pixel(page, at)
-    page.select_option("#colour-by", "memory")
-    assert state(page, "colourBy") == "memory"
-    assert pixel(page, at) != before
-    open_groups = state(page, "openGroups")
-    page.evaluate("nngradView.closeGroup(1)")
-    assert len(state(page, "openGroups")) == len(open_groups) - 1
-    page.evaluate("nngradView.openGroup(1)")
-    assert state(page, "openGroups") == open_groups
-
-
-@pytest.mark.slow
 def test_exports(page: Any) -> None:
     explorer = json.loads(page.evaluate("nngradView.exportModelExplorer()"))
     dot = page.evaluate("nngradView.exportDOT()")
@@ -307,30 +233,3 @@ def test_exports(page: Any) -> None:
     assert picture[:8] == b"\x89PNG\r\n\x1a\n"
     size = page.evaluate("(({width, height}) => [width, height])(document.getElementById('graph-canvas'))")
     assert list(struct.unpack(">II", picture[16:24])) == size
-
-
-@pytest.mark.slow
-def test_of_a_tall_graph_the_upper_part_is_seen_at_first(browser: Any, tmp_path: Path) -> None:
-    y = nn.Variable((2,), name="first")
-    for _ in range(3100):
-        y = F.sin(y)
-    y.name = "last"
-    ends = "[nngradView.at('first')[1], nngradView.at('last')[1], innerHeight]"
-    with watched_page(browser, nn.view(y, tmp_path / "tall.html").as_uri()) as page:
-        page.wait_for_function("window.nngradView?.state.firstPaint > 0")
-        first, last, height = page.evaluate(ends)
-        assert 0 < first < height / 4
-        assert last > 30 * height
-        page.evaluate("nngradView.fit()")
-        first, last, height = page.evaluate(ends)
-        assert 0 < first < last < height
-
-
-@pytest.mark.slow
-def test_help_and_theme_by_keyboard(page: Any) -> None:
-    page.keyboard.press("?")
-    assert page.is_visible("#help-dialog") and "dagre" in page.locator("#help-dialog").text_content()
-    page.keyboard.press("Escape")
-    before = pixel(page, [2, 2])
-    page.keyboard.press("d")
-    assert pixel(page, [2, 2]) != before

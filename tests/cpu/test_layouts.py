@@ -90,20 +90,6 @@ def test_as_few_arrays_as_can_be_are_transposed() -> None:
     ]
 
 
-def test_any_number_of_spatial_axes() -> None:
-    graphs = []
-    for sizes in ((6,), (5, 6), (3, 4, 3)):
-        kernel = (2,) * len(sizes)
-        for channel_last in (False, True):
-            x, w = normal(2, *sizes, 3), normal(4, *kernel, 3)
-            if not channel_last:
-                x, w = normal(2, 3, *sizes), normal(4, 3, *kernel)
-            y = F.tanh(F.convolution(x, w, channel_last=channel_last))
-            graphs.append([y, *nn.grad(F.sum(y * y), [x, w])])
-    for outputs, other, channel_last in zip(graphs, same(*graphs), [False, True] * 3, strict=True):
-        assert (other == linearize(outputs).program) is channel_last
-
-
 def test_what_convolutions_read_is_computed_as_they_read_it() -> None:
     """What is computed of an array that is there in both layouts, through several functions."""
     x, w = normal(2, 3, 6, 6), normal(4, 3, 2, 2)
@@ -133,22 +119,3 @@ def test_what_reads_a_convolution_gets_its_channels_where_it_has_them() -> None:
         y = what(F.convolution(normal(2, 2, 5, 6), normal(3, 2, 2, 2)))
         graphs.append([y, F.exp(y)])
     same(*graphs)
-
-
-def test_nothing_is_transposed_for_channels_by_themselves() -> None:
-    """They follow the layout that they find."""
-    x, w, p = normal(2, 3, 5, 5), normal(3, 2, 2), normal(3, 3, 1, 1)
-    y = F.depthwise_convolution(F.tanh(x), w)
-    alone, between, doubled = same(
-        [y, *nn.grad(F.sum(y * y), [x, w])],
-        [F.convolution(F.relu(F.depthwise_convolution(F.relu(F.convolution(x, p)), w)), p)],
-        [F.convolution(x, normal(6, 1, 2, 2), group=3)],
-    )
-    assert [*map(transposes, (alone, doubled))] == [{}, {}]
-    assert transposes(between) == {"channels_last": 3, "channels_first": 1}, "of x and both kernels, and of the result"
-
-
-def test_a_program_without_convolutions_is_left_alone() -> None:
-    x = normal(2, 3, 4, 4)
-    block = linearize([F.max_pooling(F.sum(x * x, axis=1, keepdims=True), (2, 2))]).program.block
-    assert with_channels_last(block) is block

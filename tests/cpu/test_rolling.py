@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,10 +19,9 @@ import nngrad.functions as F
 from nngrad import cpu
 from nngrad.cpu import rolling
 from nngrad.cpu.rolling import with_recurrences_rolled
-from nngrad.cpu.stretches import stretches_of
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.passes import LoopFound, loops_found, loops_in, prepared
-from nngrad.execution.program import calls_of, functions_to_compile, in_one
+from nngrad.execution.program import functions_to_compile, in_one
 from nngrad.graph import Variable
 from nngrad.graph.leaf import arrays_of
 from tests.exact import exactly
@@ -247,16 +245,6 @@ def test_what_is_read_and_what_is_given(order: int) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_integers_and_truth_values_are_handed_on_too() -> None:
-    count, flag, seen = V(np.int32(3)), V(np.zeros(3, bool)), []
-    for _ in range(8):
-        count = F.where(count > 8, count - V(np.int32(7)), count + V(np.int32(3)))
-        flag = F.logical_xor(flag, count > 6)
-        seen.append(flag)
-    assert all(check([count, flag, F.stack(*seen, axis=0)]))
-
-
-@pytest.mark.usefixtures("small")
 def test_a_key_for_each_step_and_no_weight_for_each() -> None:
     x, w, h = leaves(9)
     for t in range(9):
@@ -267,15 +255,6 @@ def test_a_key_for_each_step_and_no_weight_for_each() -> None:
     for each in weights:
         h = F.tanh(h @ each)
     program = linearize(outputs_of(F.sum(h * h), weights)).program
-    assert with_recurrences_rolled(program.block) is program.block
-
-
-def test_a_thousand_layers_stay_as_they_are() -> None:
-    weights = [V(np.eye(2), need_grad=True) for _ in range(1000)]
-    h = V(np.ones((1, 2)))
-    for w in weights:
-        h = F.tanh(h @ w)
-    program = linearize(outputs_of(F.sum(h), weights)).program
     assert with_recurrences_rolled(program.block) is program.block
 
 
@@ -318,53 +297,3 @@ def test_a_chain_that_is_too_long_for_the_compiler_is_one_executable() -> None:
     with nn.unrolled():  # in pieces
         (again,) = nn.grad(F.sum(y), x)
         np.testing.assert_allclose(again.d, expected, rtol=1e-9, atol=1e-12)
-
-
-def test_what_explain_says() -> None:
-    outputs, _ = lstm(12, 1)
-    explained = nn.explain(outputs[1:])
-    assert len(explained.loops) == 2
-    assert f"compiled as a loop: {explained.loops[0].steps} steps of" in str(explained)
-    with nn.unrolled():
-        assert nn.explain(outputs[1:]).loops == ()
-
-
-# ---------------------------------------------------------------- how they are found
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.lists(st.integers(0, 3), max_size=8), st.lists(st.integers(0, 3), min_size=1, max_size=6),
-    st.integers(4, 9), st.lists(st.integers(0, 3), max_size=8),
-)  # fmt: skip
-def test_every_stretch_repeats_and_none_is_missed(
-    before: list[int], step: list[int], count: int, after: list[int]
-) -> None:
-    labels = before + step * count + after
-    found = stretches_of(labels, 4)
-    for start, end, period in found:
-        assert labels[start : end - period] == labels[start + period : end]
-        assert end - start >= 4 * period
-    covered = max([end - start - period for start, end, period in found], default=0)
-    assert covered >= len(step) * (count - 1)
-
-
-def test_finding_takes_time_in_proportion_to_the_length() -> None:
-    def calls_for(steps: int) -> int:
-        block = linearize(lstm(steps, 1)[0]).program.block
-        calls_of(block)
-        count = 0
-
-        def counted(frame: Any, event: str, argument: Any) -> None:
-            nonlocal count
-            count += event in ("call", "c_call")
-
-        sys.setprofile(counted)
-        try:
-            assert loops_in(with_recurrences_rolled(block))
-        finally:
-            sys.setprofile(None)
-        return count
-
-    few, many = calls_for(25), calls_for(100)
-    assert many < 4.5 * few

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -21,7 +20,6 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.files.exporting.symbolic import SIZES, Differs, form_of_numbers
 from nngrad.graph import Array, op
 from tests.exact import exactly
 from tests.leaves import leaf
@@ -118,26 +116,6 @@ def test_what_does_not_fit_is_refused(files: dict[str, Path]) -> None:
         with pytest.raises(kind, match=message):
             wrong()
 
-def test_one_or_a_list_and_integers(tmp_path: Path) -> None:
-    n = nn.Variable((2,), dtype="int32")
-    nn.export([n * 2, n > 1], n, tmp_path / "a.nnx", platforms=["cpu"])
-    run = nn.load_exported(tmp_path / "a.nnx")
-    doubled, compared = run([1, 2])
-    assert (doubled.tolist(), compared.tolist()) == ([2, 4], [False, True])
-    assert [each.name for each in run.inputs + run.outputs] == ["input0", "output0", "output1"]
-    with pytest.raises(ValueError, match=r"input0: \w+ holds integers between .*, got 0\.5"):
-        run([0.5, 1])
-
-
-def test_names_that_are_others(tmp_path: Path) -> None:
-    """Names that the export gives to parameters, and those of Python's own arguments."""
-    x = nn.Variable((2,), name="self")
-    a, b = (nn.Variable.from_numpy_array(np.full(2, n, np.float32)) for n in (3, 5))
-    nn.export({"file": x * a.apply(name="parameter1") + b}, x, tmp_path / "a.nnx", platforms="cpu")
-    run = nn.load_exported(tmp_path / "a.nnx")
-    assert list(run.parameters) == ["parameter1", "parameter1_"]
-    np.testing.assert_array_equal(run(self=np.ones(2))["file"], [8, 8])
-
 
 def test_random_functions_take_a_seed(tmp_path: Path) -> None:
     x = nn.Variable((64,))
@@ -216,17 +194,6 @@ def test_regions_of_any_number_of_images(tmp_path: Path) -> None:
     nn.forward_all(expected)
     for found, wanted in zip(nn.load_exported(tmp_path / "a.nnx")(x), expected, strict=True):
         np.testing.assert_allclose(found, wanted.d, atol=1e-6)
-
-
-@hypothesis.settings(max_examples=60, deadline=None)
-@hypothesis.given(st.floats(0.01, 100), st.sampled_from([-3, -2, -1, -0.5, 0.5, 1, 2]), st.sampled_from([-2, -1, 0, 1]))
-def test_numbers_are_found_as_functions_of_the_size(factor: float, power: float, less: float) -> None:
-    found = form_of_numbers([factor * n**power * (n - 1.0) ** less for n in SIZES])
-    for n in (2, 7, 1000):
-        assert found.at(n) == pytest.approx(factor * n**power * (n - 1.0) ** less, rel=1e-11)
-    for other in ([1.0, 2.0, 3.0], [math.sin(n) for n in SIZES], [n**2 + 1.0 for n in SIZES]):
-        with pytest.raises(Differs):
-            form_of_numbers([factor * v for v in other])
 
 
 @op
@@ -336,16 +303,3 @@ def test_another_process_runs_it_without_the_graph(files: dict[str, Path], tmp_p
     subprocess.run([sys.executable, "-c", code, files["fixed"], tmp_path / "x.npy", tmp_path / "out.npz"], check=True,
                    env={**os.environ, "JAX_PLATFORMS": "cpu"})  # fmt: skip
     compare(dict(np.load(tmp_path / "out.npz")), len(X))
-
-
-@pytest.mark.parametrize("name", ["m.onnx", "m.ONNX", "m.pt", "m.npz", "m.safetensors", "m.nnp", "m.h5"])
-def test_files_are_not_called_as_those_of_other_formats(tmp_path: Path, name: str) -> None:
-    x = nn.Variable((2,))
-    for write, usual in ((lambda path: nn.export(F.sin(x), x, path), ".nnx"),
-                         (lambda path: nn.save_graph(path, F.sin(x), x), ".graph")):  # fmt: skip
-        said = f"^path: .*{name}' has the ending of .*, but nn.* a path that ends in {usual}"
-        with pytest.raises(ValueError, match=said):
-            write(tmp_path / name)
-    assert not list(tmp_path.iterdir())
-    nn.export(F.sin(x), x, tmp_path / "m.v2")
-    nn.load_exported(tmp_path / "m.v2")

@@ -374,13 +374,3 @@ def test_other_values_in_any_place(small: Path, data: st.DataObject) -> None:
         assert str(small) in str(error)
     finally:
         small.write_bytes(content)
-
-
-@pytest.mark.parametrize("dtype", [np.dtype(">f8"), np.dtype("f8").newbyteorder("=")], ids=["swapped", "a copy"])
-def test_dtypes_that_only_equal_numpys_own(dtype: np.dtype[Any], tmp_path: Path) -> None:
-    """A process that has seen them first saves graphs of that shape all the same."""
-    shape = (1, 3, 1, 1, 2 + dtype.isnative)  # in no other test, so that the Spec is made here
-    x = nn.Variable.from_numpy_array(np.ones(shape, dtype))
-    y = again(tmp_path, {"y": F.cast(x, dtype) + F.constant(1.0, shape, dtype=x.dtype)}).outputs["y"]
-    assert not dtype.isbuiltin and x.dtype.isbuiltin
-    np.testing.assert_array_equal(y.d, np.full(shape, 2.0))

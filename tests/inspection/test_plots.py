@@ -109,6 +109,20 @@ def test_gradient_norms_by_layer() -> None:
     assert [bar.get_width() for bar in outer.patches] == pytest.approx([13, 2])
 
 
+def test_gradient_norms_over_steps_and_of_parameters() -> None:
+    norms = [{"a/W": 1.0, "b/W": 2.0}, {"a/W": 3.0, "b/W": 4.0}]
+    ax = nn.plot.gradient_norms(norms, steps=[10, 20], ax=axes())
+    assert [list(line.get_ydata()) for line in ax.get_lines()] == [[1, 3], [2, 4]]
+    assert list(ax.get_lines()[0].get_xdata()) == [10, 20]
+    assert len({line.get_linestyle() for line in ax.get_lines()}) == 2, "told apart without colour"
+    w = variable([3.0, 4.0])
+    loss = F.sum(w**2) / 2
+    loss.forward()
+    loss.backward()
+    (bar,) = nn.plot.gradient_norms({"layer/W": w}, ax=axes()).patches
+    assert bar.get_width() == pytest.approx(5)
+
+
 test_what_is_wrong_is_said = refused([
     (lambda x: nn.plot.growth(x, x, quantity="function"),
      "quantity: must be one of functions.*, got 'function'; did you mean 'functions'"),

@@ -64,17 +64,6 @@ def test_a_second_process_compiles_nothing_and_has_the_same_bits(tmp_path: Path)
     assert run(str(folder), JAX_ENABLE_COMPILATION_CACHE="false") == (first, 0, 0)
 
 
-def test_directories_that_will_not_do(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(TypeError, match="directory: expected a string, a path or None, got int"):
-        nn.cache_compilations(3)  # type: ignore[arg-type]
-    with pytest.raises(NotADirectoryError, match=r"directory: .*file exists and is not a directory"):
-        nn.cache_compilations(file)
-    with pytest.raises(NotADirectoryError, match=r"directory: .*within cannot be created"):
-        nn.cache_compilations(file / "within")
-
-
 @pytest.mark.skipif(os.name != "posix", reason="others' rights are POSIX's")
 def test_a_directory_that_everybody_may_write_to_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)

@@ -13,8 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jax import lax
 
 import nngrad as nn
@@ -189,7 +187,7 @@ ACTIVATIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", slow_but_every(3, ACTIVATIONS))
+@pytest.mark.parametrize("name", slow_but_every(5, ACTIVATIONS))
 def test_products_of_matrices_grow_with_the_order(name: str) -> None:
     def network(t: Any) -> Any:
         h = t * np.asarray([[0.3, -0.7]]) + np.asarray([[0.2, 0.5]])
@@ -207,9 +205,8 @@ def test_products_of_matrices_grow_with_the_order(name: str) -> None:
         assert counts == [7, 9, 11, 13, 15, 17]
 
 
-@pytest.mark.parametrize("rows", [True, False])
 @together
-def test_frozen_values_commute(rows: bool) -> Check:
+def test_frozen_values_commute() -> Check:
     """Against nested jax.jvp, to order 6: what is frozen may depend on all rows, and on what is differentiated by."""
 
     def function(x: Any) -> Any:
@@ -220,11 +217,10 @@ def test_frozen_values_commute(rows: bool) -> Check:
     start, direction = X[:3, :2], X[:3, 2:4]
 
     def along(t: Any) -> Any:
-        y = function(start + t * direction)
-        return y if rows else jnp.sum(y**2)
+        return function(start + t * direction)
 
     with jax.enable_x64(True):
-        point = np.zeros((3, 1)) if rows else np.zeros(())
+        point = np.zeros((3, 1))
         t = Variable.from_numpy_array(point, need_grad=True)
         g, theirs = nn.from_jax(along)(t), along
         for _ in range(6):
@@ -233,65 +229,6 @@ def test_frozen_values_commute(rows: bool) -> Check:
         assert nn.explain(g).orders[-1].mode == "forward"
     ((found,),), ((expected,),) = yield [Wanted([[g]]), Called(theirs, [[point]])]
     np.testing.assert_allclose(found[0], expected, rtol=1e-10)
-
-
-@together
-def test_products_with_hessians_of_frozen_values_are_symmetric() -> Check:
-    def function(x: Any) -> Any:
-        h = jnp.tanh(x @ HIDDEN[0]) * lax.stop_gradient(x.sum())
-        return jnp.sum((jax.nn.softmax(h) @ HIDDEN[1]) ** 2 * lax.stop_gradient(h))
-
-    start = X[:3, :2]
-    directions = [RNG.standard_normal(start.shape) for _ in range(4)]
-    with jax.enable_x64(True):
-        x = Variable.from_numpy_array(start, need_grad=True)
-        (g,) = nn.grad(nn.from_jax(function)(x), x)
-        theirs = jax.grad(function)
-        for v in directions:
-            (g,) = nn.grad(F.sum(g * v), x)
-            theirs = jax.grad(functools.partial(lambda f, v, x: jnp.sum(f(x) * v), theirs, v))
-        assert nn.explain(g).orders[-1].mode == "symmetric"
-    ((found,),), ((expected,),) = yield [Wanted([[g]]), Called(theirs, [[start]])]
-    np.testing.assert_allclose(found[0], expected, rtol=1e-9)
-
-
-# ---------------------------------------------------------------- random programs
-
-
-def _windowed(x: Any) -> Any:
-    return x[1:] * x[:-1] if x.shape[0] > 1 else x
-
-
-UNARY: list[Callable[[Any], Any]] = [
-    jnp.sin, jnp.tanh, jax.nn.softplus, jax.nn.relu, jax.nn.softmax, lambda x: x.T, lambda x: x[::-1], lambda x: x**2,
-    lambda x: jnp.where(x > 0.1, x, 2 * x), lambda x: x - x.mean(0), lambda x: jnp.cumsum(x, 0),
-    lambda x: jnp.sort(x, 0),
-    lambda x: x[jnp.array([0, -1])], lambda x: x.at[0].multiply(0.5), lambda x: x.reshape(-1, 1), _windowed,
-    lambda x: jnp.concatenate([x, -x]), lambda x: jnp.max(x, 0, keepdims=True) + x,
-    lambda x: x * (jnp.argmax(x) % 3),
-    lambda x: lax.fori_loop(0, 2, lambda i, h: h * 0.5 + i, x), lambda x: jax.nn.standardize(x, axis=0),
-]  # fmt: skip
-
-
-@settings(max_examples=8, deadline=None)
-@given(
-    chosen=st.lists(st.integers(0, len(UNARY) - 1), min_size=1, max_size=6),
-    start=st.tuples(st.integers(2, 3), st.integers(2, 3)),
-)
-def test_random_programs(chosen: list[int], start: tuple[int, int]) -> None:
-    def program(x: Any) -> Any:
-        for i in chosen:
-            x = UNARY[i](x)
-        return jnp.sum(jnp.sin(x) * jnp.arange(1, x.size + 1).reshape(x.shape) / x.size)
-
-    point = np.random.default_rng(sum(chosen)).standard_normal(start)
-    with jax.enable_x64(True):
-        value, gradient = compiled_cheaply(jax.value_and_grad(program))(point)
-        x = Variable.from_numpy_array(point, need_grad=True)
-        y = nn.from_jax(program)(x)
-        ours = compiled_cheaply(nn.to_jax([y, *nn.grad(y, x)], [x]))(point)
-        np.testing.assert_allclose(ours[0], value, rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(ours[1], gradient, rtol=1e-9, atol=1e-9)
 
 
 # ---------------------------------------------------------------- as it is called
@@ -504,18 +441,6 @@ def test_the_least_at_points_is_one_of_what_is_put_there_however_it_is_compiled(
         np.testing.assert_allclose(found, lowest(jnp.asarray(x), jnp.asarray(y)), rtol=1e-14)
 
 
-def test_functions_that_differ_in_arrays_share_an_executable() -> None:
-    def made(seed: int) -> Any:
-        weights = np.random.default_rng(seed).standard_normal((3, 3)).astype(np.float32)
-        return nn.from_jax(lambda x: jnp.tanh(x @ weights) @ weights.T)
-
-    x = Variable.from_numpy_array(np.ones((2, 3), np.float32))
-    first = made(0)(x).d
-    before = nn.executables.info().misses
-    assert not np.allclose(made(1)(x).d, first)
-    assert nn.executables.info().misses == before
-
-
 def test_errors_name_the_function() -> None:
     with pytest.raises(TypeError, match="expected a function of JAX arrays"):
         nn.from_jax(3)  # type: ignore[arg-type]
@@ -528,7 +453,7 @@ def test_errors_name_the_function() -> None:
     assert "in from_jax(wrong), traced for" in "".join(caught.value.__notes__)
 
 
-@pytest.mark.parametrize("folder", ["jax", "nngrad", "jaxlib/jax", "some where"])
+@pytest.mark.parametrize("folder", ["jaxlib/jax", "some where"])
 def test_the_place_of_an_equation_is_the_users_whatever_the_folder_is_called(folder: str, tmp_path: Path) -> None:
     script = tmp_path / folder / "mine.py"
     script.parent.mkdir(parents=True)

@@ -81,25 +81,6 @@ def test_without_it_the_same_is_computed(use: Use) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
-def test_a_forked_process_says_that_it_cannot_compute_where_nothing_is_known(tmp_path: Path) -> None:
-    script = WITHOUT.partition("assert len(missing_in_jax())")[0] + """
-import os
-from nngrad.graph.process import check_process
-if (child := os.fork()) == 0:
-    try:
-        check_process()
-    except RuntimeError:
-        os._exit(7)
-    os._exit(0)
-assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
-"""
-    for names, code in ((["backends_are_initialized"], 0), ([], 1)):  # with it, it is known that JAX was not started
-        done = subprocess.run([sys.executable, "-c", script, "jax._src.xla_bridge", *names], timeout=100,
-                              env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)  # fmt: skip
-        assert done.returncode == code, done.stderr
-
-
 def test_all_of_it_is_there() -> None:
     assert process.missing_in_jax() == []
 

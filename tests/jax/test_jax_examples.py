@@ -16,13 +16,18 @@ import pytest
 
 import nngrad.jax as nj
 from nngrad_command.installation import Requirement
-from tests.jax_models.agreement import filled
 from tests.oracle import compiled_cheaply
 
 pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALLER = {"WIDTH": 4, "BATCH": 3, "OF_CRITIC": 1, "CHANNELS": 2}
+
+
+def filled(tree: Any) -> Any:
+    """Random arrays for a pytree that describes some."""
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda a: 0.4 * rng.standard_normal(a.shape) if hasattr(a, "shape") else a, tree)
 
 
 @pytest.fixture

@@ -119,33 +119,10 @@ def test_to_order_3(fun: Any, reference: Any, numeric: bool) -> Check:
     yield from compared(F.jax_function(fun), reference, [X, W], 3, numeric=numeric)
 
 
-@pytest.mark.parametrize(("fun", "orders"), [(dense, 3), (looped, 2)])
-def test_unsimplified(fun: Any, orders: int) -> None:
-    with nn.simplify(False):
-        check(F.jax_function(fun), unrolled if fun is looped else fun, [X, W], orders)
-
-
-@together
-def test_in_the_middle_of_a_graph() -> Check:
-    def ours(x: Variable, w: Variable) -> Variable:
-        return F.sum(F.jax_function(dense)(F.sin(x), w * w) * x)
-
-    yield from compared(ours, lambda x, w: jnp.sum(dense(jnp.sin(x), w * w) * x), [X, W], 3)
-
-
-def test_order_5_of_a_scalar_function() -> None:
-    f = F.jax_function(lambda x: jnp.exp(2.0 * x))
-    x = leaf(0.5)
-    y = f(x)
-    for order in range(1, 6):
-        (y,) = nn.grad(y, x)
-        np.testing.assert_allclose(y.d, 2.0**order * np.exp(1.0), rtol=1e-12)
-
-
 STEPS = ["sin", "tanh", "exp", "square", "roll", "dot"]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(st.lists(st.sampled_from(STEPS), min_size=1, max_size=3), st.booleans())
 def test_any_composition_has_the_derivatives_that_jax_has(steps: list[str], loop: bool) -> None:
     table = {
@@ -164,16 +141,6 @@ def test_any_composition_has_the_derivatives_that_jax_has(steps: list[str], loop
     check(F.jax_function(once if loop else reference), reference, [X], 2, numeric=False)
 
 
-def test_backward_and_training() -> None:
-    x, w = leaf(X, np.float32), leaf(W, np.float32)
-    loss = F.sum(F.jax_function(dense)(x, w))
-    loss.forward()
-    loss.backward()
-    expected = jax.grad(lambda x, w: dense(x, w).sum(), (0, 1))(jnp.asarray(x.d), jnp.asarray(w.d))
-    np.testing.assert_allclose(x.g, expected[0], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(w.g, expected[1], rtol=1e-4, atol=1e-5)
-
-
 def test_derivatives_that_an_author_has_set_are_known_as_such() -> None:
     x, w = leaf(X), leaf(W)
     for fun, exact in ((dense, True), (looped, True), (customized, False), (surrogate, False)):
@@ -185,11 +152,6 @@ def test_derivatives_that_an_author_has_set_are_known_as_such() -> None:
 
 
 # ---------------------------------------------------------------- what is computed
-
-
-def names(outputs: list[Variable]) -> list[str]:
-    """The types of the functions in a graph."""
-    return [f.op.type_name for f in functions_of(outputs)]
 
 
 @jax.custom_jvp
@@ -252,19 +214,6 @@ def test_a_tangent_through_custom_vjp_is_that_of_a_linear_rule() -> None:
     np.testing.assert_allclose(y.d, 3 * X**2 * np.cos(X), rtol=1e-12)
 
 
-def test_forward_mode_computes_no_columns_of_what_is_not_wanted() -> None:
-    x, w = leaf(X), leaf(W)
-    y = F.jax_function(looped)(x, w)[1]
-    gx, gw = nn.grad(y, [x, w])
-    assert names([gx]).count("JaxFunctionGradient") == 1
-    (f,) = [f for f in functions_of([gx]) if f.op.type_name == "JaxFunctionGradient"]
-    assert f.args["columns"] and f.args["wrt"] == (0,)
-    assert gw.shape == w.shape
-    constant = leaf(W).d
-    y = F.jax_function(looped)(x, constant)[1]
-    assert y.parent is not None and y.parent.args["fun"].active == (0,)
-
-
 def test_a_jacobian_of_more_columns_than_are_computed_at_a_time() -> None:
     x = RNG.standard_normal(300)
 
@@ -274,17 +223,6 @@ def test_a_jacobian_of_more_columns_than_are_computed_at_a_time() -> None:
     a = leaf(x)
     (gx,) = nn.grad(F.jax_function(loop)(a), a)
     np.testing.assert_allclose(gx.d, np.cos(np.sin(x)) * np.cos(x), rtol=1e-12)
-
-
-def test_one_reverse_pass_whatever_the_order() -> None:
-    x = leaf(X)
-    y = F.jax_function(lambda x: jnp.sin(x).sum())(x)
-    for _ in range(3):
-        (gx,) = nn.grad(y, x)
-        y = F.sum(gx * gx)
-    ops = [f for f in functions_of([gx]) if f.op.type_name == "JaxFunctionGradient"]
-    assert {f.args["slot"] for f in ops} <= {0, 1, 2}
-    assert all(type(f.args["fun"]).__name__ == "TracedFunction" for f in ops)
 
 
 # ---------------------------------------------------------------- what is compiled when
@@ -358,35 +296,23 @@ def within_rules(fun: Any) -> Any:
     return held
 
 
-@pytest.mark.parametrize("shape", [(), (3,)], ids=["number", "array"])
 @pytest.mark.parametrize("around", [
-    lambda fun: fun, jax.jit, jax.checkpoint, within_rules,
+    lambda fun: fun, jax.checkpoint, within_rules,
     lambda fun: lambda x: lax.fori_loop(0, 1, lambda i, h: fun(h), x),
-    lambda fun: lambda x: lax.cond(x[0, 0] < 9, fun, jnp.sin, x),
-    lambda fun: lambda x: lax.while_loop(lambda h: h[0] < 1, lambda h: (h[0] + 1, fun(h[1])), (0, x))[1],
-], ids=["plain", "jit", "checkpoint", "rules", "loop", "branch", "while"])  # fmt: skip
+], ids=["plain", "checkpoint", "rules", "loop"])  # fmt: skip
 @pytest.mark.parametrize("wrap", [F.jax_function, nn.from_jax])
-def test_what_is_captured_is_what_there_was_when_it_was_traced(wrap: Any, around: Any, shape: tuple[int, ...]) -> None:
-    factor = np.full(shape, 2.25, np.float32)
+def test_what_is_captured_is_what_there_was_when_it_was_traced(wrap: Any, around: Any) -> None:
+    factor = np.full(3, 2.25, np.float32)
     y = wrap(around(lambda x: x * factor))(leaf(X, np.float32))
     factor[...] = 3.0
     np.testing.assert_allclose(y.d, X * 2.25, rtol=1e-6)
-    again = np.full(shape, 2.25, np.float32)  # another array, of the same numbers
+    again = np.full(3, 2.25, np.float32)  # another array, of the same numbers
     np.testing.assert_allclose(wrap(around(lambda x: x * again))(leaf(X, np.float32)).d, X * 2.25, rtol=1e-6)
 
 
 def closed(fun: Any, *shapes: Any) -> Any:
     """The structure of a function."""
     return structure_of(jax.make_jaxpr(fun)(*[jax.ShapeDtypeStruct(s, np.float32) for s in shapes]).jaxpr)
-
-
-@pytest.mark.parametrize("fun", [dense, scanned, branched, looped], ids=lambda f: f.__name__)
-def test_equal_functions_have_equal_structures(fun: Any) -> None:
-    first = closed(lambda x, w: fun(x, w), (2, 3), (3, 3))
-    assert first == closed(lambda x, w: fun(x, w), (2, 3), (3, 3))
-    assert hash(first) == hash(closed(lambda a, b: fun(a, b), (2, 3), (3, 3)))
-    assert first != closed(lambda x, w: fun(x, w), (4, 3), (3, 3))
-    assert first != closed(lambda x, w: fun(x, w.T), (2, 3), (3, 3))
 
 
 def test_structures_tell_constants_inside_loops_apart() -> None:
@@ -532,31 +458,6 @@ def test_a_module_by_its_apply() -> None:
         expected = jax.tree.leaves(jax.grad(reference)(jax.tree.map(jnp.asarray, arrays)))
     for got, want in zip(gradients, expected, strict=True):
         np.testing.assert_allclose(got.d, want, rtol=1e-9, atol=1e-12)
-
-
-def test_a_flax_module() -> None:
-    linen = pytest.importorskip("flax.linen")
-    module = linen.Dense(4)
-    params = jax.tree.map(Variable.from_numpy_array, module.init(jax.random.key(0), X.astype(np.float32)))
-    x = leaf(X, np.float32)
-    y = F.sum(F.jax_function(module.apply)(params, x) ** 2)
-    gradients = nn.grad(y, jax.tree.leaves(params))
-    expected = jax.grad(lambda p: jnp.sum(module.apply(p, x.d) ** 2))(jax.tree.map(lambda v: v.data.array, params))
-    for got, want in zip(gradients, jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(got.d, want, rtol=1e-4, atol=1e-5)
-
-
-def test_an_equinox_module() -> None:
-    eqx = pytest.importorskip("equinox")
-    module = eqx.nn.MLP(3, 2, 4, 1, key=jax.random.key(0))
-    arrays, rest = eqx.partition(module, eqx.is_array)
-    params = jax.tree.map(Variable.from_numpy_array, arrays)
-    x = leaf(X, np.float32)
-    y = F.jax_function(lambda p, x: jax.vmap(eqx.combine(p, rest))(x))(params, x)
-    gradients = nn.grad(F.sum(y**2), jax.tree.leaves(params))
-    expected = eqx.filter_grad(lambda m: jnp.sum(jax.vmap(m)(x.d) ** 2))(module)
-    for got, want in zip(gradients, jax.tree.leaves(eqx.filter(expected, eqx.is_array)), strict=True):
-        np.testing.assert_allclose(got.d, want, rtol=1e-4, atol=1e-5)
 
 
 # ---------------------------------------------------------------- what cannot be done, and what is said of it

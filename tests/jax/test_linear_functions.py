@@ -97,12 +97,8 @@ def test_whole_numbers_have_float0() -> None:
 
 
 @pytest.mark.parametrize(("wrong", "error", "message"), [
-    (lambda: nj.jvp(jnp.sin, (X,), (X.astype(np.float32),)), TypeError, r"jvp: leaf 0 of the tangents .* float64\[3\]"),
-    (lambda: nj.jvp(jnp.sin, (X,), (X[:2],)), ValueError, r"jvp: leaf 0 of the tangents must be .*, got float64\[2\]"),
     (lambda: nj.jvp(lambda x, n: x * n, (X, 3), (X, 1)), TypeError, r"jvp: leaf 1 of the tangents must be float0\[\]"),
-    (lambda: nj.vjp(jnp.sin, X)[1](X.astype(np.float32)), ValueError, r"vjp: leaf 0 of the cotangents must be float64"),
     (lambda: nj.vjp(jnp.sin, X)[1](X, X), TypeError, r"vjp: expected 1 argument"),
-    (lambda: nj.vjp(jnp.sin, X)[1]((X,)), ValueError, r"vjp: cotangents must have the structure"),
     (lambda: nj.linearize(jnp.sin, X)[1](X[:1]), ValueError, r"linearize: leaf 0 of the tangents must be float64\[3\]"),
 ])  # fmt: skip
 def test_vectors_that_do_not_fit_are_refused(wrong: Callable[[], Any], error: type[Exception], message: str) -> None:

@@ -49,7 +49,6 @@ WITHIN: dict[str, Callable[[Any, Any], Callable[[Any], Any]]] = {
     "hessian": lambda m, f: m.hessian(f),
     "jvp": lambda m, f: lambda x: m.jvp(f, (x,), (jnp.cos(x),)),
     "vjp": lambda m, f: lambda x: m.vjp(lambda x: x**2 * f(x), x)[1](x),
-    "nested": lambda m, f: m.grad(lambda x: jnp.sum(m.grad(f)(x) ** 2)),
     "jax around": lambda m, f: jax.grad(lambda x: jnp.sum(m.grad(f)(x) ** 2)),
 }
 
@@ -70,7 +69,6 @@ def over_two(x: Any) -> Any:
 
 
 AROUND: dict[str, Callable[[Any], Any]] = {
-    "two axes": lambda m: jax.vmap(jax.vmap(m.grad(over_two), axis_name="i"), axis_name="j")(GRID),
     "two axes, second order": lambda m: jax.vmap(jax.vmap(m.hessian(over_two), 1, axis_name="j"), 1, axis_name="i")(
         GRID),
     "nothing mapped": lambda m: jax.vmap(m.grad(COLLECTIVES["psum"]), None, axis_name="i", axis_size=4)(POINTS[0]),

@@ -67,22 +67,9 @@ def test_as_jax_has_it(order: int, scaled: bool) -> None:
     check(*jax.jit(both)(X, TERMS[:order]))
 
 
-def test_without_terms() -> None:
-    check(nj.jet(jnp.sin, (X,), ([],)), jet(jnp.sin, (X,), ([],)))
-
-
 def test_through_what_jax_has_no_rules_for() -> None:
     ours = jax.jit(lambda x, terms: nj.jet(_nngrad_knows, (x,), (terms,)))(X, TERMS[:3])
     check(ours, jax.jit(lambda x, terms: nested(_nngrad_knows, x, terms))(X, TERMS[:3]))
-
-
-def test_of_pytrees_and_of_several_arguments() -> None:
-    def fun(pair: dict[str, Any], z: Any) -> Any:
-        return pair["a"] * pair["b"] * z
-
-    given, series = ({"a": 2.0, "b": 3.0}, 5.0), ([{"a": 1.0, "b": 0.0}, {"a": 0.0, "b": 1.0}], [0.0, 2.0])
-    flat = [given[0]["a"], given[0]["b"], 5.0], [[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]]
-    check(nj.jet(fun, given, series), jet(lambda a, b, z: a * b * z, *flat))
 
 
 def test_where_the_curve_depends_on_the_point() -> None:
@@ -105,16 +92,6 @@ def test_under_vmap_and_with_a_function_that_stays_opaque() -> None:
 
     tripled.defjvp(lambda given, along: (tripled(*given), 3 * jnp.cos(given[0]) * along[0]))
     check(nj.jet(tripled, (X,), ([*terms],)), nested(tripled, X, [*terms]))
-
-
-def test_jax_goes_through_what_nngrad_gives() -> None:
-    def number(x: Any) -> Any:
-        return jnp.sum(jnp.sin(x) * x**3)
-
-    def around(grad: Any) -> Any:
-        return lambda x: grad(lambda y: number(x * y))(x) * jnp.arange(3)[1] + jax.vmap(grad(jnp.sin))(x)
-
-    check(jet(around(nj.grad), (X,), (TERMS[:3],)), jet(around(jax.grad), (X,), (TERMS[:3],)))
 
 
 def test_each_order_adds_a_constant_number_of_products() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -15,7 +14,6 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.jax as nj
-from nngrad.functions.traced.structure import structure_of
 from tests.slow import slow_but_every
 
 
@@ -111,7 +109,7 @@ def test_what_moves_differs_from_order_to_order() -> None:
     np.testing.assert_allclose(*pushed, rtol=1e-12)
 
 
-@pytest.mark.parametrize("within", ["scan", "cond", "vmap", "jit"])
+@pytest.mark.parametrize("within", ["scan", "vmap"])
 def test_rules_are_told_what_moves_within_loops_branches_and_maps(within: str) -> None:
     product = told_by_jvp()
     scales = jnp.array([0.3, 0.5])
@@ -119,11 +117,7 @@ def test_rules_are_told_what_moves_within_loops_branches_and_maps(within: str) -
     def f(x: Any, y: Any) -> Any:
         if within == "scan":
             return jax.lax.scan(lambda c, s: (product(c, s * y), c), x, scales)[0]
-        if within == "cond":
-            return jax.lax.cond(x > 0, lambda: product(x, y), lambda: x)
-        if within == "vmap":
-            return jax.vmap(lambda s: product(x * s, y))(scales).sum()
-        return jax.jit(product)(x, y) ** 2
+        return jax.vmap(lambda s: product(x * s, y))(scales).sum()
 
     compare(f, 0.7, 1.3)
 
@@ -146,98 +140,6 @@ def test_a_rule_may_refuse_inputs_that_do_not_move() -> None:
     with pytest.raises(RuntimeError, match="nobody may differentiate this"):
         nj.grad(lambda x: still(x) * x)(0.7)
     assert float(nj.grad(lambda x: still(2.0) * x)(0.7)) == 2.0
-
-
-def test_calls_without_results() -> None:
-    @partial(jax.custom_jvp, nondiff_argnums=(0,))
-    def nothing(message: str, x: Any) -> Any:
-        return x
-
-    @nothing.defjvp
-    def _rule(message: str, primals: Any, tangents: Any) -> Any:
-        raise RuntimeError(message)
-
-    def f(x: Any) -> Any:
-        nothing("not this", None)
-        return jnp.sin(x)
-
-    compare(f, 0.7)
-
-
-def test_an_equation_that_fails_to_be_opened_stays_opaque(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nngrad.jax.primitives import CONTROL, RULES
-
-    def fails(*_: Any) -> Any:
-        raise IndexError("list index out of range\nand more")
-
-    monkeypatch.setitem(RULES, "sin", RULES["sin"]._replace(function=fails))
-    monkeypatch.setitem(CONTROL, "cond", fails)
-
-    def f(x: Any) -> Any:
-        x = jax.lax.scan(lambda c, s: (jnp.sin(c) * s, c), x, jnp.array([0.5, 2.0]))[0]
-        return jax.lax.cond(x > 0, lambda: x**2, lambda: x)
-
-    compare(f, 0.7)
-    report = nj.grad(f)
-    report(0.7)
-    opaque = {kept.primitives: kept.reason for kept in report.report().opaque}
-    assert set(opaque) == {("cond",), ("sin",)}
-    assert set(opaque.values()) == {"its rule failed: IndexError: list index out of range"}
-
-
-def test_a_rule_is_asked_once_for_all_calls_of_its_function() -> None:
-    asked: list[Any] = []
-
-    def scaled(by: float) -> Callable[..., Any]:
-        f = jax.custom_jvp(jnp.sin)
-        f.defjvp(lambda primals, tangents: asked.append(by) or (f(*primals), by * tangents[0]))
-        return f
-
-    def back(by: float) -> Callable[..., Any]:
-        f = jax.custom_vjp(jnp.sin)
-        f.defvjp(lambda x: (f(x), x), lambda x, g: asked.append(by) or (by * g * x,))
-        return f
-
-    @partial(jax.custom_jvp, nondiff_argnums=(1,))
-    def power(x: Any, n: int) -> Any:
-        return jnp.sin(x)
-
-    power.defjvp(lambda n, primals, tangents: asked.append(n) or (jnp.sin(primals[0]), n * tangents[0]))
-
-    pair = np.ones(2)
-
-    def structure(*functions: Callable[..., Any], at: Any = (pair,) * 4) -> Any:
-        closed = jax.make_jaxpr(lambda *xs: [g(x) for g, x in zip(functions, xs, strict=True)])(*at)
-        asked.clear()
-        return structure_of(closed.jaxpr)
-
-    for make in (scaled, back, lambda n: lambda x: power(x, n)):
-        two, three = make(2), make(3)
-        same = structure(two, two, two, two)
-        assert asked == [2]
-        assert structure(two, three, two, three) != same
-        assert asked == [2, 3]
-        structure(two, two, two, jax.vmap(two), at=(pair, np.float32(pair), np.ones(3), pair))
-        assert asked == [2] * 4  # for inputs of each kind, and where a map is around it
-        assert structure(two, two, two, two) == same and asked == [2]  # anew: a rule may read what has changed
-
-
-def test_an_interrupt_while_a_function_is_recognised_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nngrad.jax import recognition
-
-    recognition._calls_of.cache_clear()
-    interrupted = []
-
-    def interrupt(closed: Any) -> Any:
-        interrupted.append(closed)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(recognition, "structure_of_rules", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            nj.grad(lambda x: jax.nn.relu(x) ** 2)(0.7)
-    assert interrupted
-    compare(lambda x: jax.nn.relu(x) ** 2, 0.7)
 
 
 def clipped() -> Callable[..., Any]:
@@ -295,7 +197,7 @@ def test_the_next_derivative_is_of_what_the_rule_gives(rule: str, within: str) -
         np.testing.assert_allclose(*third, rtol=1e-11)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", ["clipped", "scaled"])
 def test_all_transformations_take_the_values_of_rules(rule: str) -> None:
     function = RULES[rule]()
 
@@ -333,18 +235,12 @@ def within_a_map(m: Any, kind: str) -> Callable[..., Any]:
 
         return jax.vmap(each)(jnp.arange(3.0))
 
-    if kind == "jvp":
-        return lambda z: m.jvp(mapped, (z,), (2.0,))
-    if kind == "vjp":
-        return lambda z: m.vjp(mapped, z)[1](jnp.array([1.0, 2.0, 3.0]))
     if kind == "linearize":
         return lambda z: m.linearize(mapped, z)[1](2.0)
-    if kind == "hessian":
-        return m.hessian(lambda z: (mapped(z) ** 2).sum())
-    return m.value_and_grad(lambda z: (mapped(z).sum(), {"beside": z}), has_aux=True)
+    return m.hessian(lambda z: (mapped(z) ** 2).sum())
 
 
-@pytest.mark.parametrize("kind", ["jvp", "vjp", "linearize", "hessian", "value_and_grad"])
+@pytest.mark.parametrize("kind", ["linearize", "hessian"])
 def test_rules_that_read_values_of_a_map_are_left_to_jax(kind: str) -> None:
     ours, theirs = within_a_map(nj, kind)(0.7), within_a_map(jax, kind)(0.7)
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
@@ -397,7 +293,7 @@ def second(m: Any, f: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 @pytest.mark.parametrize(
     ("kind", "around", "made"),
-    slow_but_every(3, product(["custom_vjp", "custom_jvp"], AROUND, [of_constants, of_arguments])),
+    slow_but_every(5, product(["custom_vjp", "custom_jvp"], AROUND, [of_constants, of_arguments])),
 )
 def test_rules_that_read_what_the_function_computes_around_them(kind: str, around: str, made: Any) -> None:
     f, x = reading_around(kind, around, made), jnp.asarray(POINT)
@@ -409,8 +305,7 @@ def test_rules_that_read_what_the_function_computes_around_them(kind: str, aroun
     assert bool(gradient.report().unopened) == (made is of_arguments)
 
 
-@pytest.mark.parametrize("kind", ["custom_vjp", "custom_jvp"])
-@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize(("kind", "around"), [("custom_vjp", "scan"), ("custom_jvp", "vmap")])
 def test_what_rules_read_is_computed_at_once_where_it_is_constant(kind: str, around: str) -> None:
     f, x = reading_around(kind, around, of_constants), jnp.asarray(POINT)
     expected = second(jax, f)(x)
@@ -422,8 +317,7 @@ def test_what_rules_read_is_computed_at_once_where_it_is_constant(kind: str, aro
         np.testing.assert_allclose(second(m, nj.checkpoint(f))(x), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["custom_vjp", "custom_jvp"])
-@pytest.mark.parametrize("opened", [nn.from_jax, F.jax_function])
+@pytest.mark.parametrize(("kind", "opened"), [("custom_vjp", nn.from_jax), ("custom_jvp", F.jax_function)])
 def test_what_rules_read_is_refused_where_it_depends_on_arguments(kind: str, opened: Callable[..., Any]) -> None:
     v = nn.Variable.from_numpy_array(POINT, need_grad=True)
     y = opened(lambda x, k: reading_around(kind, "alone", lambda _: jnp.cos(k))(x))(v, np.arange(3))
@@ -457,13 +351,11 @@ def test_rules_of_elements_that_hold_arrays_within_bodies(around: str) -> None:
 
 HELD: dict[str, Callable[[Any], Any]] = {
     "NumPy's": lambda x: np.cos(np.arange(3.0)),
-    "JAX's": lambda x: jnp.asarray(np.cos(np.arange(3.0))),
     "made within": of_constants,
 }
 
 
-@pytest.mark.parametrize("held", HELD)
-@pytest.mark.parametrize("within", ["nothing", "jit and vmap"])
+@pytest.mark.parametrize(("held", "within"), [("NumPy's", "jit and vmap"), ("made within", "nothing")])
 def test_rules_that_hold_arrays_under_maps(held: str, within: str) -> None:
     """JAX makes inputs of what rules hold where it traces again, and breaks a call that is differentiated by these."""
 
@@ -479,17 +371,6 @@ def test_rules_that_hold_arrays_under_maps(held: str, within: str) -> None:
     xs = jnp.stack([POINT, 0.5 * POINT])
     for build in (lambda m: m.grad(f), lambda m: second(m, f)):
         np.testing.assert_allclose(jax.vmap(build(nj))(xs), jax.vmap(build(jax))(xs), rtol=1e-12)
-
-
-def test_a_derivative_by_what_a_rule_holds_is_refused_as_jax_refuses_it() -> None:
-    def f(x: Any) -> Any:
-        ruled = jax.custom_vjp(lambda h: jnp.sum(h * x))
-        ruled.defvjp(lambda h: (ruled(h), h), lambda kept, g: (g * kept,))
-        return ruled(jnp.cos(x))
-
-    for m in (jax, nj):
-        with pytest.raises(Exception, match="closed-over"):
-            jax.vmap(m.grad(jax.jit(f)))(jnp.stack([POINT, POINT]))
 
 
 def test_errors_of_the_users_stay_errors() -> None:
@@ -534,8 +415,6 @@ def test_a_map_lines_up_rows_of_one_input_with_elements_of_another(function: Cal
 
 AMONG: dict[str, Callable[[Callable[..., Any], Any], Any]] = {
     "scan": lambda f, x: jax.lax.scan(lambda h, t: (f(h, x[::-1] * t), None), x, jnp.arange(1.0, 3.0))[0],
-    "fori": lambda f, x: jax.lax.fori_loop(0, 2, lambda i, h: f(h, x[::-1]), x),
-    "cond": lambda f, x: jax.lax.cond(x[0] > -9, lambda h: f(h, x[::-1]), jnp.sin, x),
     "checkpoint": lambda f, x: jax.checkpoint(lambda h: f(h, x[::-1]))(x),
 }
 
@@ -554,5 +433,5 @@ def test_rules_with_arrays_that_do_not_call_the_function_are_jaxs_at_each_order(
         return g if order == 1 else m.grad(lambda x: jnp.sum(jnp.sin(nested(m, order - 1)(x))))
 
     x = jnp.array([0.3, -0.7, 1.1])
-    for order in (1, 2, 3):
+    for order in (1, 2):
         np.testing.assert_allclose(nested(nj, order)(x), nested(jax, order)(x), rtol=1e-10)

@@ -342,7 +342,7 @@ def tried(seed: int, run: Callable[[Function], Callable[..., Any]]) -> str:
     return "the same"
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 891])  # 4: a rule with an array, under vmap; 891: all is left to JAX
+@pytest.mark.parametrize("seed", [0, 1, 4, 891])  # 4: a rule with an array, under vmap; 891: all is left to JAX
 def test_random_nesting(seed: int) -> None:
     assert tried(seed, compiled_cheaply) == "the same"
 

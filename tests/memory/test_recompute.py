@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable, functions_of
-from nngrad.memory.plan import binomial_plan, slots_for
 from tests.autodiff.test_properties import agree
 from tests.rematerialising import (
     BATCH,
@@ -42,14 +40,6 @@ def test_the_compiled_program_computes_again_and_takes_less_memory() -> None:
     assert products(plain) == 3 * LAYERS - 1
     assert products(again) > products(plain) + LAYERS / 2, "XLA has merged the recomputation with the forward pass"
     assert temporaries(again) < 0.6 * temporaries(plain)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("levels", [1, 2])
-def test_more_levels_take_less_memory(levels: int) -> None:
-    loss, weights = chain(64, 64, 8)
-    fewer, more = ([loss, *nn.grad(loss, weights, recompute=nn.Segments(n))] for n in (levels, levels + 1))
-    assert allotted(more) < allotted(fewer)
 
 
 @pytest.mark.slow
@@ -90,19 +80,6 @@ def test_no_policy_makes_it_worse(policy: Any) -> None:
         loss, weights = chain(layers)
         plain = allotted([loss, *nn.grad(loss, weights)])
         assert allotted([loss, *nn.grad(loss, weights, recompute=policy)]) <= plain
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("activation", ["leaky", "softplus"])
-def test_policies_for_two_gradients_are_no_worse_than_none(activation: str) -> None:
-    def outputs(first: Any, second: Any) -> list[Variable]:
-        loss, weights = critic(first, 12, activation)
-        return [loss, *nn.grad(loss, weights, recompute=second)]
-
-    plain = allotted(outputs(False, False))
-    asked = ("sqrt", "auto", POLICIES["all but products"])
-    for first, second in zip(asked * 2, (False, *asked, False, asked[0]), strict=True):
-        assert allotted(outputs(first, second)) <= plain, (first, second)
 
 
 @pytest.mark.parametrize("first", [False, pytest.param("sqrt", marks=pytest.mark.slow)])
@@ -183,15 +160,6 @@ def test_marked_blocks_are_computed_again() -> None:
 
 # ---------------------------------------------------------------- duplicates and zeros
 
-def test_equal_gradients_are_distinct_variables_at_no_cost() -> None:
-    a, b = Variable((32, 32), need_grad=True), Variable((32, 32), need_grad=True)
-    y = F.sum(F.tanh(a + b) ** 2)
-    one, two = nn.grad(y, [a, b])
-    assert one is not two and one.data is not two.data
-    alone, both = compiled([one]), compiled([one, two])
-    flops = [executable.cost_analysis()["flops"] for executable in (alone, both)]
-    assert flops[0] == flops[1] > 0
-
 
 def test_a_gradient_that_is_zero_costs_no_arithmetic() -> None:
     x, w = Variable((16, 16), need_grad=True), Variable((16, 16), need_grad=True)
@@ -204,7 +172,7 @@ def test_a_gradient_that_is_zero_costs_no_arithmetic() -> None:
 
 # ---------------------------------------------------------------- optimization_barrier and recomputed
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint32", "int8", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "bool"])
 def test_a_barrier_changes_no_bit(dtype: str) -> None:
     special = np.array([0, 1, -0.0, np.inf, -np.inf, np.nan, 3, 7])
     with np.errstate(invalid="ignore"):
@@ -225,25 +193,14 @@ def test_a_barrier_survives_the_compiler() -> None:
 
 # ---------------------------------------------------------------- schedules and errors
 
-@pytest.mark.parametrize(("levels", "slots"), [(1, 1), (1, 4), (2, 5), (3, 4), (9, 3)])
-def test_binomial_schedules_have_the_steps_that_the_theory_says(levels: int, slots: int) -> None:
-    from math import comb
-
-    shares, tree = binomial_plan(levels, slots)
-    assert sum(shares) == comb(slots + levels, levels + 1)
-    assert slots_for(levels, sum(shares)) == slots
-    assert (tree.first, tree.end) == (0, len(shares))
-
 
 @pytest.mark.parametrize(
     ("policy", "error", "match"),
     [
         (lambda: "cube", ValueError, "must be one of .*, got 'cube'"),
         (lambda: 3, TypeError, "recompute: expected None"),
-        (lambda: [1], TypeError, "recompute: expected None"),
         (lambda: nn.MemoryBudget(-1), ValueError, "number of bytes"),
         (lambda: nn.Segments(0), ValueError, "levels must be between 1 and 64"),
-        (lambda: nn.Segments(True), ValueError, "levels must be between 1 and 64"),
         (lambda: nn.LeastMemory(float("nan")), ValueError, "extra must be a non-negative number"),
     ],
 )
@@ -253,10 +210,3 @@ def test_errors(policy: Callable[[], Any], error: type[Exception], match: str) -
         nn.grad(loss, weights, recompute=policy())
     with pytest.raises(TypeError, match="on: expected"), nn.recompute(1):  # type: ignore[arg-type]
         pass
-
-
-def test_no_policy_is_silent() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        loss, weights = chain(3)
-        nn.grad(loss, weights, recompute="auto")

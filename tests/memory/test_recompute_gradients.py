@@ -13,12 +13,8 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.compiled import executable_of
-from nngrad.execution.lower import linearize
 from nngrad.graph import Variable, functions_of
-from nngrad.graph.leaf import arrays_of
-from nngrad.memory import candidates
-from nngrad.memory.candidates import Graphs, overlaid
+from nngrad.memory.candidates import overlaid
 from nngrad.memory.plan import binomial_plan, by_blocks, in_order, in_sequence, partly, uniform_plan
 from nngrad.memory.rebuild import rebuild
 from tests.autodiff.test_properties import SETTINGS, Recipe, agree, draw_leaves, follow, recipes
@@ -27,13 +23,9 @@ from tests.rematerialising import (
     POLICIES,
     agree_as_one,
     chain,
-    compiled,
-    critic,
     is_product,
     predicted,
-    products,
     structure_alone,
-    temporaries,
     values_of,
 )
 from tests.slow import slow_but
@@ -84,15 +76,6 @@ def test_any_plan_gives_the_same_gradients_on_random_graphs(
         return values_of([*first, *second])
 
     agree(both((one, two)), both(None), 1e-12 if dtype is np.float64 else 1e-6)
-
-
-@settings(SETTINGS, max_examples=5)
-@given(recipes(), st.integers(0, 20))
-def test_any_plan_gives_the_same_gradients_compiled(recipe: Recipe, kind: int) -> None:
-    leaves = [Variable.from_numpy_array(x) for x in draw_leaves(recipe)]
-    outputs = follow(recipe, leaves, ours=True)
-    program = linearize(forced(outputs, leaves, kind))
-    agree(executable_of(program.program)(*arrays_of(program.leaves)), values_of(nn.grad(outputs, leaves)), 1e-11)
 
 
 LAYER = {
@@ -196,16 +179,6 @@ def test_any_policy_gives_the_same_gradients_on_random_networks(
     assert predicted([again[2], *again[1]]) <= predicted([half[2], *half[1]])
 
 
-def test_gradients_with_respect_to_what_is_computed_again() -> None:
-    loss, weights = chain(dtype="d")
-    middle = functions_of([loss])[LAYERS].outputs[0]
-    plain, again = (
-        nn.grad(nn.grad(loss, weights, recompute=p)[0], [middle, weights[0]], recompute=False) for p in (None, "sqrt")
-    )
-    assert np.abs(values_of(plain)[0]).max() > 1e-3
-    agree(values_of(again), values_of(plain), 1e-12)
-
-
 def test_gradients_stop_where_they_did() -> None:
     def second(policy: Any) -> list[Any]:
         loss, weights = chain(dtype="d")
@@ -217,23 +190,6 @@ def test_gradients_stop_where_they_did() -> None:
 
 
 # ---------------------------------------------------------------- further differentiation
-
-@pytest.mark.slow
-@pytest.mark.parametrize("activation", ["leaky", "softplus"])
-def test_the_gradient_of_a_gradient_saves_memory_too(activation: str) -> None:
-    each = ("sqrt", nn.Segments(2))
-    asked = {"none": (None, None), "inherited": ("sqrt", None), "each": each, "last": (None, "sqrt")}
-    steps = {}
-    for name, (first, second) in asked.items():
-        loss, weights = critic(first, 16, activation)
-        outputs = [loss, *nn.grad(loss, weights, recompute=second)]
-        steps[name] = compiled(outputs), arrays_of(linearize(outputs).leaves)
-    plain, arrays = steps.pop("none")
-    for name, (executable, leaves) in steps.items():
-        # Where only the last gradient is rematerialised, the loss needs all of the forward pass for the first.
-        assert temporaries(executable) < (0.75 if name == "last" else 0.65) * temporaries(plain), name
-        assert products(executable) > products(plain) + 16, name
-        agree(executable(*leaves), plain(*arrays), 1e-5)
 
 
 def test_a_third_gradient_of_rematerialised_ones_is_right() -> None:
@@ -251,33 +207,3 @@ def test_a_third_gradient_of_rematerialised_ones_is_right() -> None:
             agree(third(policy, policy, policy), plain, 1e-11)
         for mixed in (("sqrt", False, False), ("sqrt", False, "sqrt"), ("sqrt", nn.Segments(2), False)):
             agree(third(*mixed), plain, 1e-11)
-
-
-def test_gradients_stop_at_a_rematerialised_one_where_they_are_to() -> None:
-    def second(first: Any, policy: Any) -> list[Any]:
-        loss, weights = chain(dtype="d")
-        gradients = nn.grad(loss, weights, recompute=first, enable_double_backprop=False)
-        penalty = F.add_n(*[F.sum(g * w) for g, w in zip(gradients, weights, strict=True)]) + loss
-        return values_of(nn.grad(nn.grad(penalty, weights, recompute=policy)[0], weights, recompute=policy))
-
-    plain = second(False, False)
-    with structure_alone():
-        for policy in (False, "sqrt"):
-            agree(second("sqrt", policy), plain, 1e-12)
-
-
-@pytest.mark.parametrize(("again", "expected"), [(False, 1), (True, 2)])
-def test_what_reads_originals_is_taken_where_it_needs_less(
-    again: bool, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x = Variable.from_numpy_array(np.ones((8, 8)), need_grad=True)
-    y = F.sum(F.sin(F.sin(x)))
-    less = nn.grad(y, x)
-    large = [F.broadcast(f(x), shape=(9, 8, 8)) for f in (F.exp, F.cos)]
-    more = [F.sum(F.batch_matmul(*large), axis=0)]
-    monkeypatch.setattr(candidates, "contains_recomputed", lambda known: True)
-    monkeypatch.setattr(candidates, "reading_originals", lambda known, gradients: less)
-    found = Graphs([y], more if again else less, lambda gradients: linearize(gradients).program).whole
-    assert len(found) == expected
-    assert found[0].plain.gradients == less
-    assert found[0].plain.peak <= found[-1].plain.peak

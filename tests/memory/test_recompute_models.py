@@ -1,10 +1,4 @@
-"""Recompute instead of keep: models of many shapes, at orders 1 and 2, beside the plain gradients and JAX's own; and
-that candidates are ranked well.
-
-    python -m tests.memory.test_recompute_models
-
-says for each model and policy where the candidate that takes the least memory, as compiled, is in the ranking.
-"""
+"""Recompute instead of keep: models of several shapes, at orders 1 and 2, beside the plain gradients and JAX's own."""
 
 from __future__ import annotations
 
@@ -12,7 +6,6 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
-from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -21,10 +14,8 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable, functions_of
-from nngrad.memory.candidates import Candidate, PlanSource
-from nngrad.memory.rebuild import Rebuilt
 from tests.oracle import compiled_cheaply
-from tests.rematerialising import agree_as_one, allotted, allotted_by, is_product, predicted, structure_alone, values_of
+from tests.rematerialising import agree_as_one, allotted, is_product, predicted, structure_alone, values_of
 
 
 class Builder:
@@ -43,20 +34,6 @@ class Builder:
     def part(self) -> AbstractContextManager[None]:
         """A context for a part that is computed again where the model is marked."""
         return nn.recompute(self._marked)
-
-
-def recurrent(b: Builder) -> Variable:
-    """An LSTM."""
-    steps, width, batch = 6, 3, 8
-    w, bias, x = b.leaf(2 * width, 4 * width), b.leaf(4 * width), b.leaf(steps, batch, width)
-    h = c = F.constant(0, shape=(batch, width), dtype="float64")
-    for t in range(steps):
-        with b.part():
-            z = F.affine(F.concatenate(x[t], h, axis=1), w, bias)
-            i, f, o = (F.sigmoid(z[:, k * width : (k + 1) * width]) for k in range(3))
-            c = f * c + i * F.tanh(z[:, 3 * width :])
-            h = o * F.tanh(c)
-    return F.sum(h**2)
 
 
 def attention(b: Builder) -> Variable:
@@ -114,28 +91,8 @@ def siamese(b: Builder) -> Variable:
     return F.mean((embedded(b.leaf(16, 4, scale=1.0)) - embedded(b.leaf(16, 4, scale=1.0))) ** 2)
 
 
-def several(b: Builder) -> Variable:
-    """A trunk with a head and a loss at every other layer."""
-    h, losses = b.leaf(16, 4, scale=1.0), []
-    for i in range(8):
-        with b.part():
-            h = F.tanh(F.affine(h, b.leaf(4, 4), b.leaf(4)))
-            if i % 2:
-                losses.append(F.mean(F.affine(F.relu(h), b.leaf(4, 2)) ** 2))
-    return F.add_n(*losses)
-
-
-def deep(b: Builder) -> Variable:
-    """Dense residual blocks."""
-    h = b.leaf(16, 4, scale=1.0)
-    for _ in range(12):
-        with b.part():
-            h = h + F.affine(F.relu(F.affine(h, b.leaf(4, 4))), b.leaf(4, 4))
-    return F.mean(h**2)
-
-
 MODELS: dict[str, Callable[[Builder], Variable]] = {
-    f.__name__: f for f in (recurrent, attention, normalised, skipping, siamese, several, deep)
+    f.__name__: f for f in (attention, normalised, skipping, siamese)
 }
 
 POLICIES: dict[str, Any] = {
@@ -224,18 +181,6 @@ def test_policies_change_no_gradient_and_take_no_more_memory(model: str, policy:
     agree_as_one(values[len(first) :], second, 1e-12)
 
 
-@pytest.mark.slow
-@of_models("model", *MODELS)
-def test_a_policy_at_one_order_alone(model: str) -> None:
-    without, _, second = plain(model)
-    once, both = Outcome(model, "sqrt", False), Outcome(model, "sqrt", "sqrt")
-    assert both.peaks[1] <= once.peaks[1] <= SEGMENT * without.peaks[1]
-    agree_as_one(values_of(once.second), second, 1e-12)
-    last = Outcome(model, False, "sqrt")
-    assert last.peaks[1] <= without.peaks[1]
-    agree_as_one(values_of(last.second), second, 1e-12)
-
-
 # ---------------------------------------------------------------- by the compiler's account
 
 DECIDED = ("sqrt", "auto", nn.Segments(2))
@@ -252,33 +197,3 @@ def test_no_policy_takes_more_memory_as_compiled(model: str, policy: Any) -> Non
     loss, leaves = of(model)
     plain, again = ([loss, *nn.grad(loss, leaves, recompute=p)] for p in (False, policy))
     assert allotted(again) <= allotted(plain)
-
-
-def ranking(model: str, policy: Any) -> list[int]:
-    """What each of the candidates for a policy takes as compiled, in the order of the ranking."""
-    loss, leaves = of(model)
-    seen: dict[Any, Candidate] = {}
-    make = PlanSource._weighed
-
-    def noted(self: PlanSource, rebuilt: Rebuilt) -> Candidate:
-        candidate = make(self, rebuilt)
-        return seen.setdefault(candidate.program, candidate)
-
-    with structure_alone(), patch.object(PlanSource, "_weighed", noted):
-        nn.grad(loss, leaves, recompute=policy)
-    return [allotted_by(c.program) for c in sorted(seen.values(), key=lambda c: c.peak)]
-
-
-@of_models("model", "deep", "several")
-def test_the_smallest_as_compiled_is_among_the_first_three(model: str) -> None:
-    found = ranking(model, "sqrt")
-    assert len(found) > 4 and min(found[:3]) == min(found) < max(found)
-
-
-if __name__ == "__main__":
-    for name in MODELS:
-        for asked in DECIDED:
-            taken = ranking(name, asked)
-            best = min(taken)
-            print(f"{name:12} {asked!s:20} {len(taken):2} candidates, best {best:8}, number {taken.index(best) + 1}; "
-                  f"the best of the first three takes {min(taken[:3]) / max(best, 1):.3f} of it", flush=True)

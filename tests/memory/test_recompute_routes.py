@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import pytest
 
 import nngrad as nn
 import nngrad.functions as F
@@ -15,10 +14,8 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
-from nngrad.memory.trials import temporaries
 from tests.autodiff.test_properties import agree
-from tests.processes import printed_by
-from tests.rematerialising import BATCH, WIDTH, chain, counted_compilations, products, structure_alone, values_of
+from tests.rematerialising import BATCH, WIDTH, chain, counted_compilations, products, structure_alone
 
 # ---------------------------------------------------------------- every route
 
@@ -41,17 +38,6 @@ def test_backward_recomputes_and_shares_executables() -> None:
     assert nn.executables.info().misses == before.misses, "what was compiled to decide is what runs"
 
 
-def test_what_was_compiled_to_decide_runs_and_is_not_compiled_again() -> None:
-    loss, weights = chain(10)
-    outputs = [loss, *nn.grad(loss, weights, recompute="sqrt")]
-    misses = nn.executables.info().misses
-    with counted_compilations() as count:
-        nn.forward_all(outputs)
-        values = [y.d for y in outputs]
-    assert count() == 0 and nn.executables.info().misses == misses
-    agree(values, values_of(outputs), 1e-5)
-
-
 def test_a_loop_that_builds_its_graph_anew_asks_the_compiler_once() -> None:
     def step() -> None:
         loss, weights = chain(11)
@@ -63,19 +49,6 @@ def test_a_loop_that_builds_its_graph_anew_asks_the_compiler_once() -> None:
     with counted_compilations() as count:
         step()
     assert count() == 0
-
-
-def test_a_marked_graph_built_anew_compiles_once() -> None:
-    def step() -> None:
-        loss, weights = chain(6, mark=lambda i: i % 2 == 0)
-        loss.forward()
-        loss.backward()
-        assert weights[0].g.any()
-
-    step()
-    misses = nn.executables.info().misses
-    step()
-    assert nn.executables.info().misses == misses
 
 
 def test_training_steps_recompute() -> None:
@@ -102,35 +75,6 @@ def test_a_jax_function_of_it_can_be_transformed() -> None:
     agree([jax.jit(g)(w)], [jax.jit(f)(w)], 1e-5)
     agree([jax.grad(lambda a: g(a).sum())(w)], [jax.grad(lambda a: f(a).sum())(w)], 1e-4)
     agree([jax.vmap(g)(np.stack([w, w]))], [jax.vmap(f)(np.stack([w, w]))], 1e-5)
-
-
-SHARDED = """
-import jax, numpy as np, nngrad as nn
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from tests.processes import printed_by
-from tests.rematerialising import chain, products, temporaries
-from nngrad.graph import leaves_of
-from tests.autodiff.test_properties import agree
-
-loss, weights = chain()
-(x,) = [leaf for leaf in leaves_of([loss]) if not leaf.need_grad]
-mesh = Mesh(np.array(jax.devices()), ("batch",))
-rows, whole = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
-found = []
-for policy in (None, "sqrt"):
-    f = nn.to_jax([loss, *nn.grad(loss, weights, recompute=policy)], x)
-    jitted = jax.jit(f, in_shardings=rows, out_shardings=whole)
-    executable = jitted.lower(jax.ShapeDtypeStruct(x.shape, x.dtype)).compile()
-    found.append((executable(jax.device_put(x.d, rows)), temporaries(executable), products(executable)))
-(plain, most, few), (again, least, many) = found
-agree(again, plain, 1e-5)
-assert len(jax.devices()) == 2 and least < 0.7 * most and many > few, found[1:]
-"""
-
-
-@pytest.mark.slow  # another process
-def test_it_saves_memory_on_each_of_several_devices() -> None:
-    printed_by(2, ("-c", SHARDED))
 
 
 def test_hooks_see_the_plain_gradient() -> None:
@@ -183,46 +127,3 @@ def test_batch_statistics_are_updated_once() -> None:
     with structure_alone():
         agree(statistics("sqrt"), statistics(None), 1e-5)
     nn.clear_parameters()
-
-
-@pytest.mark.slow
-def test_masks_and_statistics_at_order_two_on_every_route() -> None:
-    def results(policy: Any, route: str) -> list[np.ndarray[Any, Any]]:
-        nn.seed(5)
-        rng = np.random.default_rng(2)
-        x = Variable.from_numpy_array(rng.normal(size=(32, 8)).astype("f"))
-        weights = [Variable.from_numpy_array(rng.normal(0, 0.4, (8, 8)).astype("f"), need_grad=True) for _ in range(4)]
-        running = [Variable.from_numpy_array(np.full((1, 8), v, "f")) for _ in weights for v in (0.0, 1.0)]
-        h = x
-        for i, w in enumerate(weights):
-            z = F.batch_normalization(F.affine(h, w), None, None, *running[2 * i : 2 * i + 2])
-            h = F.dropout(F.tanh(z), 0.3, seed=i)
-        (slope,) = nn.grad(F.sum(h**2), [x], recompute=policy)
-        loss = F.mean(F.sum(slope**2, axis=1)) + F.mean(h)
-        gradients = nn.grad(loss, weights, recompute=policy) if route == "compile" else [slope]
-        step = {
-            "backward": lambda: lambda: (loss.forward(), loss.backward(recompute=policy)),
-            "train_step": lambda: nn.train_step(loss, weights, S.Sgd(lr=1e-2), recompute=policy),
-            "compile": lambda: nn.compile([loss, *gradients]),
-        }[route]()
-        if policy:
-            assert [f for f in functions_of(gradients) if f.name == "optimization_barrier"]
-        got = [step() for _ in range(2)][-1]
-        kept = [w.d if route == "train_step" else w.g for w in weights] if route != "compile" else got[1:]
-        return [*[np.array(a) for a in kept], *[r.d.copy() for r in running]]
-
-    for route in ("backward", "train_step", "compile"):
-        with structure_alone():
-            again, plain = results("sqrt", route), results(False, route)
-        assert not np.allclose(plain[4], 0), "the running mean was to change"
-        agree(again, plain, 1e-4)
-
-
-def test_what_is_retained_does_not_make_another_program_of_the_one_that_was_tried() -> None:
-    nn.executables.clear()
-    loss, _ = chain(9)
-    loss.forward()
-    loss.backward(recompute="sqrt", retain_grad=True)
-    programs = [program for program in nn.executables._entries if program != loss.parent.plan.program]
-    assert programs
-    assert all([temporaries.find(program) is not None for program in programs])

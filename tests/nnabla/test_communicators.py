@@ -25,8 +25,6 @@ import nngrad.functions as F
 import nngrad.nnabla.communicators as C
 import nngrad.parametric_functions as PF
 from nngrad.graph.placement import AXIS
-from nngrad.graph.spec import spec_of
-from nngrad.nnabla.communicators.exchanges import packs_of
 from nngrad_command.launched import COORDINATOR, INDEX
 from nngrad_command.launched import COUNT as PROCESSES
 from tests.nnabla.communicating import ROWS
@@ -178,14 +176,6 @@ test_what_is_wrong_is_named = refused([
     (ValueError, "comm has no group named 'x'", lambda comm: F.sync_batch_normalization(
         nn.Variable((2, 3)), comm=comm, group="x")),
 ], given=lambda: communicator())
-
-
-def test_arrays_of_one_dtype_go_together() -> None:
-    float32, int32 = np.dtype("float32"), np.dtype("int32")
-    shapes = [(2, 2), (3,), (1,), (9,), (), (2,)]
-    specs = [spec_of(shape, int32 if i in (1, 5) else float32) for i, shape in enumerate(shapes)]
-    assert packs_of(specs) == ((0, 2, 3, 4), (1, 5))
-    assert packs_of(specs, 5) == ((0, 2), (1, 5), (3,), (4,))
 
 
 # ---------------------------------------------------------------- several processes

@@ -190,25 +190,6 @@ def test_what_is_saved_is_as_nnabla_writes_it(tmp_path: Path) -> None:
         assert p.need_grad == (trained(name) and name != "t")
 
 
-def test_order_and_need_grad_of_files_that_do_not_say(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "p.h5", "w") as file:
-        file["b"] = np.array([1.0], ">f4")
-        file["a/w"] = np.ones(2, np.float64)
-    loaded = nn.load_parameters(tmp_path / "p.h5")
-    assert [(n, p.dtype.name) for n, p in loaded.items()] == [("a/w", "float64"), ("b", "float32")]
-    assert all(p.need_grad for p in loaded.values())
-
-
-def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
-    path = tmp_path / "p.h5"
-    nn.save_parameters(path, {"w": nn.Variable((2,))})
-    before = path.read_bytes()
-    for name in ("a/./b", "a\0b", "\ud800"):
-        with pytest.raises(ValueError, match=r"p\.h5: .* is not a valid name in an HDF5 file"):
-            nn.save_parameters(path, {"w": nn.Variable((3,)), name: nn.Variable(())})
-    assert path.read_bytes() == before
-
-
 CUT = [(name, lambda made=made: made()[:-7]) for name, made in FILES.items() if not name.endswith("txt")]
 BAD: list[tuple[str, Callable[[], bytes], str]] = [
     *[(name, made, "damaged") for name, made in CUT],
@@ -235,17 +216,6 @@ def test_what_is_damaged_is_refused_and_changes_nothing(name: str, made: Any, me
         nn.load_parameters(tmp_path / name)
     assert name in str(caught.value)
     assert list(get_parameters(grad_only=False)) == ["conv/W"] and not weight.d.any()
-
-
-def test_extensions(tmp_path: Path) -> None:
-    (tmp_path / "weights").write_bytes(protobuf())
-    assert list(nn.load_parameters(tmp_path / "weights", extension=".protobuf")) == list(STORED)
-    with pytest.raises(ValueError, match=r"read as '\.pt'; .* one of \.safetensors, \.h5, \.protobuf, \.nntxt"):
-        nn.load_parameters(tmp_path / "weights.pt")
-    with pytest.raises(ValueError, match=r"'\.nnp'; the extension must be one of \.safetensors, \.h5$"):
-        nn.save_parameters(tmp_path / "p.nnp")
-    with pytest.raises(FileNotFoundError, match=r"none\.h5"):
-        nn.load_parameters(tmp_path / "none.h5")
 
 
 @pytest.mark.parametrize("name, module, package", [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,14 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.nnabla.utils
-import nngrad.parametric_functions as PF
 from nngrad.nnabla import monitor
 from nngrad.nnabla.ext_utils import get_extension_context, import_extension_module, list_extensions
-from nngrad.nnabla.logger import logger
 from nngrad.nnabla.utils import data_iterator as iterators
 from nngrad.nnabla.utils import learning_rate_scheduler as schedules
 from nngrad.nnabla.utils.data_source import DataSource
 from nngrad.nnabla.utils.data_source_implements import CacheDataSource, CsvDataSource, SimpleDataSource
 from nngrad.nnabla.utils.data_source_loader import load
-from nngrad.nnabla.utils.image_utils import imread, imresize, imsave
+from nngrad.nnabla.utils.image_utils import imread, imsave
 
 
 def _square(i: int) -> tuple[Any, ...]:
@@ -158,24 +155,6 @@ def test_caches_in_files_are_read_later(tmp_path: Path) -> None:
     assert first.tolist() != list(range(205)) and sorted(first) == list(range(205))
 
 
-def test_caches_of_nnabla_s_in_h5_files(tmp_path: Path) -> None:
-    h5py = pytest.importorskip("h5py")
-    with h5py.File(tmp_path / "cache_00000000_00000001.h5", "w") as file:
-        file["x"], file["y"] = np.array([[0, 255], [51, 102]], np.uint8), np.array([[1.0], [2.0]])
-    (tmp_path / "cache_index.csv").write_text("cache_00000000_00000001.h5,2\n")
-    x, y = CacheDataSource(tmp_path, normalize=True)._get_data(1)
-    np.testing.assert_allclose(x, [0.2, 0.4], rtol=1e-6)
-    assert x.dtype == np.float32 and y == [2]
-
-
-def test_sources_one_after_another() -> None:
-    sources = [SimpleDataSource(lambda i, start=start: (np.array(start + i),), 3) for start in (0, 10)]
-    batches = iterators.data_iterator_concat_datasets(sources, 6, shuffle=False)
-    assert batches.next()[0].tolist() == [0, 1, 2, 10, 11, 12]
-    with pytest.raises(ValueError, match="data_source_list: all sources must have the same variables"):
-        iterators.data_iterator_concat_datasets([sources[0], SimpleDataSource(_square, 2)], 2)
-
-
 # ---------------------------------------------------------------- monitors
 
 
@@ -187,25 +166,6 @@ def test_series_are_means_of_intervals(tmp_path: Path) -> None:
     assert text == "1 0.75\n3 3.75\n"
     with pytest.raises(ValueError, match="interval: must be 1 or more"):
         monitor.MonitorSeries("loss", interval=0)
-
-
-def test_series_take_variables(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    logged: list[str] = []
-    logger.addFilter(lambda record: bool(logged.append(record.getMessage())))
-    try:
-        monitor.MonitorSeries("loss").add(0, nn.Variable.from_numpy_array(2.5).d)
-    finally:
-        logger.filters.clear()
-    assert logged == ["iter=0 {loss}=2.5"]
-
-
-def test_times_of_intervals(tmp_path: Path) -> None:
-    times = monitor.MonitorTimeElapsed("time", monitor.Monitor(tmp_path), interval=10, verbose=False)
-    for i in range(20):
-        times.add(i)
-    lines = [line.split() for line in (tmp_path / "time.timer.txt").read_text().splitlines()]
-    assert [(line[0], line[2]) for line in lines] == [("9", "10"), ("19", "10")]
-    assert float(lines[1][3]) >= float(lines[0][1]) + float(lines[1][1]) - 1e-9 > 0
 
 
 def test_pictures(tmp_path: Path) -> None:
@@ -263,25 +223,6 @@ def test_images_are_read_as_they_were_written(wide: bool, shape: tuple[int, ...]
     assert read.dtype == dtype
 
 
-def test_images_in_other_sizes_and_channels(tmp_path: Path) -> None:
-    image = np.arange(16, dtype=np.uint8).reshape(4, 4) * 16
-    imsave(tmp_path / "a.png", image / 255)
-    assert imread(str(tmp_path / "a.png"), num_channels=3).shape == (4, 4, 3)
-    assert imread(tmp_path / "a.png", num_channels=1, channel_first=True).shape == (1, 4, 4)
-    np.testing.assert_array_equal(imread(tmp_path / "a.png", as_uint16=True), image.astype(np.uint16) * 257)
-    np.testing.assert_array_equal(imresize(image, (2, 2), "box"), image.reshape(2, 2, 2, 2).mean((1, 3)))
-    assert imread(tmp_path / "a.png", size=(3, 2)).shape == (2, 3)
-    for call, match in [
-        (lambda: imsave(tmp_path / "b.png", image - 300.0), "values must be from 0 to 1"),
-        (lambda: imsave(tmp_path / "b.png", image / 255, auto_scale=False), "auto_scale"),
-        (lambda: imsave(tmp_path / "b.png", image[0]), "expected shape"),
-        (lambda: imresize(image, (2, 2), "cubic"), "interpolate: must be one of"),
-        (lambda: imread(tmp_path / "a.png", num_channels=2), "num_channels: must be 1, 3 or 4"),
-    ]:
-        with pytest.raises(ValueError, match=match):
-            call()
-
-
 # ---------------------------------------------------------------- schedules and extensions
 
 
@@ -307,50 +248,6 @@ def test_extensions_are_jax_s_platforms() -> None:
     with pytest.raises(ImportError, match=r"ext_name: must be one of cpu.*, got 'openvino'"):
         import_extension_module("openvino")
     assert import_extension_module("tpu").get_device_count() == 0
-
-
-def test_schedules_say_what_subclasses_owe() -> None:
-    calls = [schedules.BaseLearningRateScheduler().get_learning_rate, DataSource()._get_data]
-    for call in calls:
-        with pytest.raises(NotImplementedError, match="does not define"):
-            functools.partial(call, 0)()
-
-
-# ---------------------------------------------------------------- spellings of nnabla's
-
-
-def test_values_are_broadcast_where_they_are_set() -> None:
-    x = nn.Variable((2, 3), need_grad=True)
-    for value in (np.arange(3.0), [[1.0], [2.0]], 4, [5.0], np.ones((1, 2, 3))[:, :1]):
-        expected = np.zeros((2, 3))
-        expected[...] = value
-        x.d, x.g = value, value
-        np.testing.assert_array_equal(x.d, expected)
-        np.testing.assert_array_equal(x.g, expected)
-    with pytest.raises(ValueError, match=r"expected an array of shape \(2, 3\), or .*, got shape \(2,\)"):
-        x.d = [1, 2]
-
-
-def test_cells_of_one_element_are_numbers() -> None:
-    cell = nn.NdArray.from_numpy_array(np.array([[2.5]]))
-    assert float(cell) == 2.5 and int(cell) == 2
-    with pytest.raises(TypeError, match="only a cell of one element converts to a number"):
-        float(nn.NdArray((2,)))
-    assert nn.Variable.from_numpy_array([1.0], name="x").name == "x"
-
-
-def test_layers_of_ones_own_are_described() -> None:
-    @PF.parametric_function_api(None, [("w", "A factor", "(1,)", True)])
-    def scaled(x: Any) -> Any:
-        """x by a factor."""
-        return x * PF.get_parameter_or_create("w", (1,), np.array([2.0]))
-
-    nn.clear_parameters()
-    y = scaled(nn.Variable.from_numpy_array([3.0]))
-    nn.forward_all([y], clear_no_need_grad=True)
-    assert y.d == [6.0] and list(nn.get_parameters()) == ["scaled/w"]
-    assert scaled.__doc__ == "x by a factor.\n\nParameters:\n    w (1,): A factor"
-    nn.clear_parameters()
 
 
 # ---------------------------------------------------------------- doors, and names that lead on
@@ -419,9 +316,3 @@ def test_attributes_that_are_not_here_lead_on() -> None:
         with pytest.raises(AttributeError, match=PAGE) as caught:
             getattr(owner, name)
         assert said in str(caught.value) and not hasattr(owner, name)
-
-
-def test_other_imports_fail_as_ever() -> None:
-    for program in ("import nngrad.graph.nothing", "import nothing_of_anybody", "from nothing_of_anybody import x"):
-        with pytest.raises(ModuleNotFoundError, match="No module named"):
-            exec(program, {})

@@ -13,7 +13,6 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.graph import Variable
 from nngrad.nnabla.utils.load import load
 from nngrad.nnabla.utils.nnp_graph import NnpLoader, NnpNetworkPass
 from nngrad.nnabla.utils.save import save
@@ -42,13 +41,6 @@ def test_what_nnabla_wrote_computes_the_same() -> None:
     assert next(iter(nn.get_parameters(grad_only=False))) == "conv1/conv/W"
     assert network.variables["conv1/conv/W"] is train.variables["conv1/conv/W"] is nn.get_parameters()["conv1/conv/W"]
     assert not network.variables["bn/bn/mean"].need_grad
-
-
-def test_batches_of_another_size() -> None:
-    network = NnpLoader(WRITTEN).get_network("net", batch_size=5)
-    assert network.inputs["x"].shape == (5, 1, 6, 6) and network.outputs["y"].shape == (5, 5)
-    network.inputs["x"].d = np.resize(COMPUTED["x"], (5, 1, 6, 6))
-    np.testing.assert_allclose(network.outputs["y"].d[:2], COMPUTED["y"], rtol=1e-5, atol=1e-6)
 
 
 def test_load_gives_networks_and_executors() -> None:
@@ -111,15 +103,6 @@ def test_changes_of_networks(change: Any, output: str, sums: tuple[float, float]
     assert bool(nn.get_parameters()) != changes.fixes_parameters
     loader.get_network("net")
     assert len(nn.get_parameters()) == 6
-
-
-def test_a_variable_of_one_s_own_in_a_network() -> None:
-    x, changes = nn.Variable((3, 1, 6, 6)), NnpNetworkPass()
-    x.d = np.resize(COMPUTED["x"], x.shape)
-    changes.set_variable("x", x)
-    y = NnpLoader(WRITTEN).get_network("net", callback=changes).outputs["y"]
-    assert x.name == "" and y.shape == (3, 5)
-    np.testing.assert_allclose(y.d[:2], COMPUTED["y"], rtol=1e-5, atol=1e-6)
 
 
 Message = dict[str, list[Any]]
@@ -224,35 +207,6 @@ def test_what_cannot_be_said_is_refused(build: Any, said: str, tmp_path: Path) -
     with pytest.raises(ValueError, match=f"the network 'n' cannot be saved: .*{said}"):
         save(tmp_path / "n.nnp", contents)
     assert not list(tmp_path.iterdir())
-
-
-def test_wrong_calls(tmp_path: Path) -> None:
-    x = nn.Variable((2, 3))
-    network = {"name": "n", "batch_size": 2, "outputs": {"y": F.relu(x)}, "names": {"x": x, "z": Variable((1,))}}
-    for path, contents, said in [
-        ("n.txt", {}, "filename: must end in '.nnp', .*n.txt'"), ("n.nnp", {"optimizers": []}, "'optimizers'"),
-        ("n.nnp", {"networks": [network]}, "'z' is not a Variable of the network"),
-        ("n.nnp", {"executors": [{"name": "e", "network": "m", "data": ["x"], "output": []}]}, "not a Variable of"),
-    ]:  # fmt: skip
-        with pytest.raises(ValueError, match=said):
-            save(tmp_path / path, contents)
-    with pytest.raises(ValueError, match="has no network 'other'; it has net, train"):
-        NnpLoader(WRITTEN).get_network("other")
-    with pytest.raises(TypeError, match="callback: expected an NnpNetworkPass, got"):
-        NnpLoader(WRITTEN).get_network("net", callback=max)  # type: ignore[arg-type]
-    changes = NnpNetworkPass()
-    with pytest.raises(AttributeError, match="has no 'on_function_pass_by_type'"):
-        changes.on_function_pass_by_type("ReLU")
-    for change, said in [
-        (lambda changes: changes.remove_and_rewire("ReLU"), "no function 'ReLU'; it has @net/Conv"),
-        (lambda changes: changes.drop_function("ReLU"), "no function 'ReLU'"),
-        (lambda changes: changes.use_up_to("h"), "use_up_to: no Variable 'h'"),
-        (lambda changes: changes.set_variable("h", x), "set_variable: no Variable 'h'"),
-    ]:
-        changes = NnpNetworkPass()
-        change(changes)
-        with pytest.raises(ValueError, match=f"net: {said}"):
-            NnpLoader(WRITTEN).get_network("net", callback=changes)
 
 
 def test_files_with_other_functions_are_refused(tmp_path: Path) -> None:

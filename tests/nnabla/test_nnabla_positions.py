@@ -58,17 +58,6 @@ def test_hooks_of_solvers() -> None:
     np.testing.assert_allclose(x.g, [0.6, 0.8], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["WeightNormalization", "BatchNormalization", "KLMultinomial", "AffineDataGrad",
-                                  "MaxPoolingBackwardDataGrad", "BatchNormalizationBackward", "LSTM"])
-def test_names_of_functions_that_are_made_of_others(name: str) -> None:
-    version = nn.registry.version
-    with pytest.warns(UserWarning, match=f"register: the rule given for {name} is not used"):
-        nn.register(name, lambda *given, **arguments: None)
-    assert nn.registry.version == version
-    with pytest.raises(KeyError, match="no op is named 'Nothing'"):
-        nn.register("Nothing", lambda *given, **arguments: None)
-
-
 def truncated(share: Any) -> list[float]:
     """Losses of an LSTM over three windows of four steps, whose state goes on by `share`."""
     nn.clear_parameters()
@@ -120,12 +109,6 @@ def test_states_that_go_on_as_in_nnabla() -> None:
 # ---------------------------------------------------------------- Chainer
 
 
-def test_creator() -> None:
-    x = leaf(2)
-    y = F.exp(x)
-    assert y.creator is y.parent is not None and x.creator is None
-
-
 @pytest.mark.parametrize("backward", [False, True])
 def test_unchain(backward: bool) -> None:
     x = leaf(2)
@@ -170,10 +153,3 @@ def test_chainer_backward_warns_of_outputs_without_a_gradient() -> None:
     y = F.exp(leaf(2))
     with pytest.warns(RuntimeWarning):
         nn.backward([y])
-
-
-def test_two_layers_in_one_scope() -> None:
-    nn.clear_parameters()
-    h = PF.affine(leaf(1, 3), 4)
-    with pytest.raises(ValueError, match=r"'affine/W' exists with shape \(3, 4\), but \(4, 4\).*pass name= to one"):
-        PF.affine(h, 4)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
-import nngrad.files.replacing
 from nngrad import Variable
 from nngrad.files.parameter_files import load_parameters, save_parameters
 from nngrad.initializer import (
@@ -23,16 +19,10 @@ from nngrad.initializer import (
     RangeInitializer,
     UniformInitializer,
     UniformIntInitializer,
-    WeightNormalizationScaleInitializer,
-    calc_normal_std_glorot,
-    calc_normal_std_he_backward,
-    calc_normal_std_he_forward,
-    calc_uniform_lim_glorot,
 )
 from nngrad.parameter import (
     cast_parameters,
     clear_parameters,
-    get_current_parameter_scope,
     get_parameter,
     get_parameter_or_create,
     get_parameters,
@@ -78,13 +68,6 @@ def test_grad_only() -> None:
     get_parameter_or_create("mean", (1,), need_grad=False)
     assert list(get_parameters()) == ["w"]
     assert list(get_parameters(grad_only=False)) == ["w", "mean"]
-
-
-def test_scope_is_left_after_an_error() -> None:
-    before = get_current_parameter_scope()
-    with pytest.raises(KeyError), parameter_scope("a"):
-        raise KeyError
-    assert get_current_parameter_scope() is before
 
 
 def test_scope_as_decorator_and_reentered() -> None:
@@ -229,32 +212,6 @@ def test_threads_share_parameters_but_not_the_scope() -> None:
     assert len(get_parameters()) == 250
 
 
-def test_two_threads_that_make_one_scope_get_the_same() -> None:
-    class Slow(OrderedDict):
-        """A registry in which the other thread looks as well before one that found nothing goes on."""
-
-        def get(self, key: str, default: object = None) -> object:
-            found = super().get(key, default)
-            if found is None:
-                with contextlib.suppress(threading.BrokenBarrierError):
-                    both_look.wait(0.3)
-            return found
-
-    both_look = threading.Barrier(2)
-    registry = Slow()
-
-    def work(name: str) -> None:
-        with parameter_scope("layer", registry) as scope:
-            scope[name] = name
-
-    threads = [threading.Thread(target=work, args=(name,)) for name in ("first", "second")]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert registry == {"layer": {"first": "first", "second": "second"}}
-
-
 # ---------------------------------------------------------------- initial values
 
 
@@ -289,16 +246,6 @@ def test_orthogonal(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(gram, 4 * np.eye(len(gram)), atol=1e-12)
     with pytest.raises(ValueError, match="two axes"):
         OrthogonalInitializer()((3,))
-
-
-def test_scales() -> None:
-    assert calc_normal_std_he_forward(8, 3, (2, 2)) == pytest.approx((2 / 32) ** 0.5)
-    assert calc_normal_std_he_backward(8, 3, (2, 2)) == pytest.approx((2 / 12) ** 0.5)
-    assert calc_normal_std_glorot(8, 3, (2, 2)) == pytest.approx((2 / 44) ** 0.5)
-    assert calc_uniform_lim_glorot(8, 3) == pytest.approx((-((6 / 11) ** 0.5), (6 / 11) ** 0.5))
-    w = Variable.from_numpy_array([[3.0, 4.0], [0.0, 2.0]])
-    np.testing.assert_allclose(WeightNormalizationScaleInitializer(w)((2,)), [5, 2])
-    np.testing.assert_allclose(WeightNormalizationScaleInitializer(w, dim=1)((2,)), [3, 20**0.5])
 
 
 # ---------------------------------------------------------------- files
@@ -336,22 +283,6 @@ def test_loading_keeps_variables_and_their_dtype(tmp_path: Path) -> None:
     half = get_parameter_or_create("w", (2,), dtype=ml_dtypes.bfloat16)
     load_parameters(tmp_path / "p.safetensors")
     assert half.dtype == ml_dtypes.bfloat16 and half.d[0] == 1.5
-
-
-def test_loading_into_a_scope_and_from_chosen_parameters(tmp_path: Path) -> None:
-    save_parameters(tmp_path / "weights.bin", {"w": Variable((2,))}, extension=".safetensors")
-    with parameter_scope("net"):
-        load_parameters(tmp_path / "weights.bin", extension=".safetensors")
-    assert list(get_parameters(grad_only=False)) == ["net/w"]
-
-
-def test_a_file_of_others(tmp_path: Path) -> None:
-    from safetensors.numpy import save_file
-
-    save_file({"w": np.ones((2,), np.float32), "n": np.ones((1,), np.int64)}, tmp_path / "p.safetensors")
-    load_parameters(tmp_path / "p.safetensors")
-    assert list(get_parameters()) == ["w"]
-    assert get_parameter("n").dtype == np.int64
 
 
 def test_what_does_not_fit_changes_nothing(tmp_path: Path) -> None:
@@ -396,52 +327,6 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         save_parameters(tmp_path / "missing" / "p.safetensors", {"w": Variable(())})
     with pytest.raises(TypeError, match="expected a Variable"):
         save_parameters(path, {"w": np.ones(2)})
-
-
-@pytest.mark.parametrize("broken", ["fsync", "replace"])
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_an_interrupted_save_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str, error: BaseException
-) -> None:
-    path = tmp_path / "p.safetensors"
-    save_parameters(path, {"w": Variable((2,))})
-    before = path.read_bytes()
-
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(nngrad.files.replacing.os, broken, fail)
-    with pytest.raises(type(error)):
-        save_parameters(path, {"w": Variable((200,))})
-    monkeypatch.undo()
-    assert path.read_bytes() == before
-    assert os.listdir(tmp_path) == ["p.safetensors"]
-
-
-def test_a_save_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    handles: list[int] = []
-    os_open = os.open
-
-    def opened(*args: Any, **options: Any) -> int:
-        handles.append(os_open(*args, **options))
-        return handles[-1]
-
-    monkeypatch.setattr(nngrad.files.replacing.os, "open", opened)
-    save_parameters(tmp_path / "p.safetensors", {"w": Variable((2,))})
-    monkeypatch.undo()
-    assert len(handles) > 1
-    for handle in handles:
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(handle)
-
-
-def test_a_link_to_the_file_stays_one(tmp_path: Path) -> None:
-    (tmp_path / "real").mkdir()
-    target, link = tmp_path / "real" / "p.safetensors", tmp_path / "link.safetensors"
-    target.write_bytes(b"")
-    link.symlink_to(target)
-    save_parameters(link, {"w": Variable((2,))})
-    assert link.is_symlink() and target.stat().st_size > 0
 
 
 def test_a_scope_is_cast_in_one_call() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from contextlib import nullcontext
 
 import numpy as np
@@ -17,55 +16,6 @@ from nngrad.nnabla.communicators import DataParallelCommunicator
 from nngrad.parameter import clear_parameters, get_parameter, get_parameter_or_create, get_parameters, parameter_scope
 from nngrad.random import seed
 from tests.refusals import refused
-
-SIGNATURES = {
-    "affine": "inp, n_outmaps, base_axis=1, w_init=None, b_init=None, fix_parameters=False, rng=None, with_bias=True, "
-              "apply_w=None, apply_b=None, name=None",
-    "convolution": "inp, outmaps, kernel, pad=None, stride=None, dilation=None, group=1, channel_last=False, "
-                   "w_init=None, b_init=None, base_axis=1, fix_parameters=False, rng=None, with_bias=True, "
-                   "apply_w=None, apply_b=None, name=None",
-    "depthwise_convolution": "inp, kernel, pad=None, stride=None, dilation=None, multiplier=1, w_init=None, "
-                             "b_init=None, base_axis=1, fix_parameters=False, rng=None, with_bias=True, name=None",
-    "deconvolution": "inp, outmaps, kernel, pad=None, stride=None, dilation=None, group=1, channel_last=False, "
-                     "output_padding=None, w_init=None, b_init=None, base_axis=1, fix_parameters=False, rng=None, "
-                     "with_bias=True, apply_w=None, apply_b=None, name=None",
-    "depthwise_deconvolution": "inp, kernel, pad=None, stride=None, dilation=None, divisor=1, w_init=None, "
-                               "b_init=None, base_axis=1, fix_parameters=False, rng=None, with_bias=True, name=None",
-    "batch_normalization": "inp, axes=(1,), decay_rate=0.9, eps=1e-05, batch_stat=True, output_stat=False, "
-                           "fix_parameters=False, param_init=None, no_scale=False, no_bias=False, group=1, name=None",
-    "fused_batch_normalization": "inp, z=None, axes=(1,), decay_rate=0.9, eps=1e-05, batch_stat=True, "
-                                 "nonlinearity='relu', output_stat=False, fix_parameters=False, param_init=None, "
-                                 "no_scale=False, no_bias=False, group=1, name=None",
-    "sync_batch_normalization": "inp, comm, group='world', axes=(1,), decay_rate=0.9, eps=1e-05, batch_stat=True, "
-                                "output_stat=False, fix_parameters=False, param_init=None, no_scale=False, "
-                                "no_bias=False, name=None",
-    "mean_subtraction": "inp, base_axis=1, update_running_mean=True, fix_parameters=False, name=None",
-    "layer_normalization": "inp, batch_axis=0, eps=1e-05, output_stat=False, fix_parameters=False, param_init=None, "
-                           "no_scale=False, no_bias=False, name=None",
-    "instance_normalization": "inp, channel_axis=1, batch_axis=0, eps=1e-05, output_stat=False, fix_parameters=False, "
-                              "param_init=None, no_scale=False, no_bias=False, name=None",
-    "group_normalization": "inp, num_groups, channel_axis=1, batch_axis=0, eps=1e-05, output_stat=False, "
-                           "fix_parameters=False, param_init=None, no_scale=False, no_bias=False, name=None",
-    "spectral_norm": "w, dim=0, itr=1, eps=1e-12, test=False, u_init=None, fix_parameters=True, name=None",
-    "weight_normalization": "w, dim=0, eps=1e-12, g_init=None, fix_parameters=False, name=None",
-    "multi_head_attention": "query, key, value, num_heads=12, dropout=0.0, k_embed_dim=None, v_embed_dim=None, "
-                            "out_dim=None, rng=None, with_bias=True, add_attn_bias=False, additive_mask=None, "
-                            "key_padding_mask=None, fix_parameters=False, param_init=None, name=None",
-    "transformer": "src, tgt, embed_dim=512, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, "
-                   "dim_feedforward=2048, dropout=0.1, activation=None, src_additive_mask=None, "
-                   "tgt_additive_mask=None, memory_additive_mask=None, src_key_padding_mask=None, "
-                   "tgt_key_padding_mask=None, memory_key_padding_mask=None, rng=None, add_attn_bias=False, "
-                   "fix_parameters=False, name=None",
-    "transformer_encode": "src, embed_dim, num_heads, dim_feedforward=2048, dropout=0.1, activation=None, "
-                          "src_additive_mask=None, src_key_padding_mask=None, rng=None, add_attn_bias=False, "
-                          "fix_parameters=False, name=None",
-    "transformer_decode": "tgt, memory, embed_dim, num_heads, dim_feedforward=2048, dropout=0.1, activation=None, "
-                          "tgt_additive_mask=None, memory_additive_mask=None, tgt_key_padding_mask=None, "
-                          "memory_key_padding_mask=None, rng=None, add_attn_bias=False, fix_parameters=False, "
-                          "name=None",
-    "embed": "inp, n_inputs, n_features, initializer=None, fix_parameters=False, apply_w=None, name=None",
-    "prelu": "inp, base_axis=1, shared=True, fix_parameters=False, slope_init=None, name=None",
-}
 
 
 @pytest.fixture(autouse=True)
@@ -84,69 +34,6 @@ def shapes() -> dict[str, tuple[int, ...]]:
     return {name: p.shape for name, p in get_parameters(grad_only=False).items()}
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
-def test_signature(name: str) -> None:
-    parameters = inspect.signature(getattr(PF, name)).parameters.values()
-    assert ", ".join(str(p.replace(annotation=p.empty)) for p in parameters) == SIGNATURES[name]
-
-
-@pytest.mark.parametrize(
-    ("build", "expected"),
-    [
-        (lambda: PF.affine(leaf(2, 3, 4), 5), {"affine/W": (12, 5), "affine/b": (5,)}),
-        (lambda: PF.affine(leaf(2, 3, 4), (5, 6), base_axis=2, name="fc"),
-         {"fc/affine/W": (4, 5, 6), "fc/affine/b": (5, 6)}),
-        (lambda: PF.affine(leaf(2, 3), 5, with_bias=False), {"affine/W": (3, 5)}),
-        (lambda: PF.convolution(leaf(2, 4, 5, 5), 6, (3, 3), group=2), {"conv/W": (6, 2, 3, 3), "conv/b": (6,)}),
-        (lambda: PF.convolution(leaf(2, 5, 5, 4), 6, (3, 2), channel_last=True),
-         {"conv/W": (6, 3, 2, 4), "conv/b": (6,)}),
-        (lambda: PF.convolution(leaf(2, 4, 7), 6, (3,), pad=(1,), stride=(2,), dilation=(1,), name="conv1"),
-         {"conv1/conv/W": (6, 4, 3), "conv1/conv/b": (6,)}),
-        (lambda: PF.deconvolution(leaf(2, 4, 5, 5), 6, (3, 3), group=2), {"deconv/W": (4, 3, 3, 3), "deconv/b": (6,)}),
-        (lambda: PF.depthwise_convolution(leaf(2, 4, 5, 5), (3, 3), multiplier=2),
-         {"depthwise_conv/W": (8, 3, 3), "depthwise_conv/b": (8,)}),
-        (lambda: PF.deformable_convolution(leaf(2, 4, 5, 5), 6, (3, 2), leaf(2, 12, 3, 4), group=2),
-         {"deformable_conv/W": (6, 2, 3, 2), "deformable_conv/b": (6,)}),
-        (lambda: PF.depthwise_deconvolution(leaf(2, 4, 5, 5), (3, 3), divisor=2),
-         {"depthwise_deconv/W": (4, 3, 3), "depthwise_deconv/b": (2,)}),
-        (lambda: PF.fused_batch_normalization(leaf(2, 4, 5), leaf(2, 4, 5)),
-         {f"bn/{n}": (1, 4, 1) for n in ("beta", "gamma", "mean", "var")}),
-        (lambda: PF.sync_batch_normalization(leaf(2, 4, 5), None, name="sync"),
-         {f"sync/bn/{n}": (1, 4, 1) for n in ("beta", "gamma", "mean", "var")}),
-        (lambda: PF.mean_subtraction(leaf(2, 4, 5), base_axis=-2),
-         {"mean_subtraction/mean": (4, 5), "mean_subtraction/t": (1,)}),
-        (lambda: PF.instance_normalization(leaf(2, 4, 5)),
-         {f"instance_normalization/{n}": (1, 4, 1) for n in ("beta", "gamma")}),
-        (lambda: PF.group_normalization(leaf(2, 5, 4), 2, channel_axis=-1, no_bias=True),
-         {"group_normalization/gamma": (1, 1, 4)}),
-        (lambda: PF.convolution(leaf(2, 4, 5), 6, (3,), apply_w=PF.spectral_norm),
-         {"conv/W": (6, 4, 3), "conv/spectral-norm/u": (6,), "conv/b": (6,)}),
-        (lambda: PF.affine(leaf(2, 4), 6, apply_w=lambda w: PF.spectral_norm(w, dim=-1)),
-         {"affine/W": (4, 6), "affine/spectral-norm/u": (6,), "affine/b": (6,)}),
-        (lambda: PF.convolution(leaf(2, 4, 5), 6, (3,), apply_w=PF.weight_normalization),
-         {"conv/W": (6, 4, 3), "conv/wn/g": (6,), "conv/b": (6,)}),
-        (lambda: PF.batch_normalization(leaf(2, 4, 5)),
-         {f"bn/{n}": (1, 4, 1) for n in ("beta", "gamma", "mean", "var")}),
-        (lambda: PF.batch_normalization(leaf(2, 4, 5), axes=[-1], no_scale=True, no_bias=True),
-         {f"bn/{n}": (1, 1, 5) for n in ("mean", "var")}),
-        (lambda: PF.layer_normalization(leaf(2, 4, 5), batch_axis=[0, 1], no_bias=True),
-         {"layer_normalization/gamma": (1, 1, 5)}),
-        (lambda: PF.embed(Variable.from_numpy_array([[0, 2]]), 3, 4), {"embed/W": (3, 4)}),
-        (lambda: PF.prelu(leaf(2, 4, 5)), {"prelu/slope": ()}),
-        (lambda: PF.prelu(leaf(2, 4, 5), base_axis=2, shared=False), {"prelu/slope": (5,)}),
-    ],
-)
-def test_parameters(build, expected) -> None:
-    first = build()
-    assert shapes() == expected
-    made = get_parameters(grad_only=False)
-    assert all(p.need_grad == (name.split("/")[-1] not in ("mean", "var", "t", "u")) for name, p in made.items())
-    second = build()
-    assert all(made[name] is p for name, p in get_parameters(grad_only=False).items())
-    assert first.shape == second.shape
-    assert np.isfinite(first.d).all()
-
-
 def test_affine_is_what_it_says() -> None:
     x = leaf(2, 3, 4)
     y = PF.affine(x, 5, b_init=np.arange(5.0))
@@ -155,31 +42,6 @@ def test_affine_is_what_it_says() -> None:
     gw, gb = nn.grad(F.sum(y), [w, b])
     np.testing.assert_allclose(gw.d, np.repeat(x.d.reshape(2, 12).sum(0)[:, None], 5, 1), rtol=1e-5)
     np.testing.assert_allclose(gb.d, np.full(5, 2.0))
-
-
-def test_initial_values() -> None:
-    PF.affine(leaf(2, 30), 50)
-    w = get_parameter("affine/W").d
-    limit = (6 / 80) ** 0.5
-    assert 0.95 * limit < np.abs(w).max() <= limit
-    assert not get_parameter("affine/b").d.any()
-    PF.convolution(leaf(2, 10, 5, 5), 20, (3, 3))
-    limit = (6 / (9 * 30)) ** 0.5
-    assert 0.95 * limit < np.abs(get_parameter("conv/W").d).max() <= limit
-    PF.embed(Variable.from_numpy_array([0]), 100, 10)
-    assert 0.98 * 3**0.5 < np.abs(get_parameter("embed/W").d).max() <= 3**0.5
-    PF.prelu(leaf(2, 3))
-    assert get_parameter("prelu/slope").d == 0.25
-    x = leaf(2, 3, 5)
-    y = PF.convolution(x, 4, (3,), apply_w=PF.weight_normalization, name="normalised")
-    w, g = (get_parameter(f"normalised/conv/{n}").d for n in ("W", "wn/g"))
-    np.testing.assert_allclose(g, np.sqrt((w**2).sum((1, 2))), rtol=1e-6)
-    np.testing.assert_allclose(y.d, F.convolution(x, w).d, rtol=1e-4, atol=1e-6)
-    PF.depthwise_deconvolution(leaf(2, 20, 5, 5), (3, 3))
-    limit = (6 / (9 * 40)) ** 0.5
-    assert 0.9 * limit < np.abs(get_parameter("depthwise_deconv/W").d).max() <= limit
-    PF.batch_normalization(leaf(2, 3), param_init={"gamma": np.full((1, 3), 2.0), "mean": lambda s: np.full(s, 3.0)})
-    assert [float(get_parameter(f"bn/{n}").d[0, 0]) for n in ("beta", "gamma", "mean", "var")] == [0, 2, 3, 1]
 
 
 def test_seed_and_rng_decide_initial_values() -> None:
@@ -286,13 +148,6 @@ def test_mean_subtraction_averages_over_all_batches() -> None:
     np.testing.assert_array_equal(get_parameter("mean_subtraction/t").d, [5])
 
 
-def test_name_as_last_positional_argument() -> None:
-    PF.prelu(leaf(2, 3), 1, True, False, None, "act")
-    assert list(get_parameters()) == ["act/prelu/slope"]
-    with pytest.raises(TypeError):
-        PF.prelu(leaf(2, 3), 1, True, False, None, "act", "more")
-
-
 def test_errors() -> None:
     with pytest.raises(ValueError, match="channels must be a multiple of 2, got 3"):
         PF.convolution(leaf(1, 3, 4), 4, (2,), group=2)
@@ -310,33 +165,6 @@ def test_errors() -> None:
     PF.affine(leaf(2, 3), 4)
     with pytest.raises(ValueError, match=r"'affine/W' exists with shape \(3, 4\), but \(3, 5\) was requested"):
         PF.affine(leaf(2, 3), 5)
-
-
-@pytest.mark.parametrize(
-    ("build", "shape", "expected"),
-    [
-        (lambda: PF.affine(leaf(2, 3, 4), 2, base_axis=-1), (2, 3, 2), (4, 2)),
-        (lambda: PF.affine(leaf(2, 3, 4), 2, base_axis=-3), (2,), (24, 2)),
-        (lambda: PF.affine(leaf(2, 3), 2, base_axis=2), (2, 3, 2), (1, 2)),
-        (lambda: PF.convolution(leaf(2, 3, 5, 6), 2, (3, 3), base_axis=-3), (2, 2, 3, 4), (2, 3, 3, 3)),
-        (lambda: PF.deconvolution(leaf(2, 3, 5), 2, (3,), base_axis=-2), (2, 2, 7), (3, 2, 3)),
-        (lambda: PF.depthwise_convolution(leaf(2, 3, 5), (3,), base_axis=-2), (2, 3, 3), (3, 3)),
-        (lambda: PF.depthwise_deconvolution(leaf(2, 4, 5), (3,), divisor=2, base_axis=-2), (2, 2, 7), (4, 3)),
-        (lambda: PF.prelu(leaf(2, 3, 5), base_axis=-2, shared=False), (2, 3, 5), (3,)),
-    ],
-)
-def test_negative_axes_count_from_the_end(build, shape, expected) -> None:
-    y = build()
-    assert y.shape == shape == y.d.shape
-    assert next(iter(shapes().values())) == expected
-
-
-def test_inputs_may_be_arrays_and_lists() -> None:
-    expected = PF.affine(leaf(2, 3), 4).d
-    for x in (leaf(2, 3).d, leaf(2, 3).d.tolist(), leaf(2, 3).data):
-        np.testing.assert_array_equal(PF.affine(x, 4).d, expected)
-        np.testing.assert_array_equal(PF.affine(n_outmaps=4, inp=x).d, expected)
-    assert PF.embed([[0, 2]], 3, 4).shape == (1, 2, 4)
 
 
 X, IMAGE = leaf(2, 3), leaf(2, 3, 5, 5)
@@ -415,11 +243,3 @@ def test_a_user_s_own() -> None:
         y = scale(leaf(2), 3.0, name="a")
     assert list(get_parameters()) == ["net/a/scale/s"]
     np.testing.assert_allclose(y.d, 3 * leaf(2).d)
-
-
-@pytest.mark.parametrize("layer", ["convolution", "deconvolution", "binary_connect_convolution"])
-def test_a_kernel_has_a_size_for_each_spatial_axis(layer: str) -> None:
-    with pytest.raises(ValueError, match=f"^{layer}: kernel must have 2 sizes, one for each spatial axis"):
-        getattr(PF, layer)(nn.Variable((1, 2, 5, 5)), 4, (3,))
-    with pytest.raises(ValueError, match=f"^{layer}: kernel must have 0 sizes, one for each spatial axis"):
-        getattr(PF, layer)(nn.Variable((1, 2)), 4, (3, 3))

@@ -20,7 +20,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
 
 import nngrad as nn
 import nngrad.functions as F
@@ -237,33 +236,6 @@ def test_integral_of_cole_and_hopf_solves_burgers_equation(script: Any) -> None:
     np.testing.assert_allclose(burgers.known(x, np.zeros(1))[0], -np.sin(np.pi * x), atol=1e-12)
 
 
-def test_solutions_from_any_wave_solve_burgers_equation(script: Any) -> None:
-    module = script("operator_network")
-    h = 1e-3
-    x, t, wave = np.array([-0.6, -0.1, 0.05, 0.7]), np.array([0.2, 0.9]), np.array([-0.8, 0.9])
-    u, left, right = (module.known(wave, x + d, t) for d in (0, -h, h))
-    u_t = (module.known(wave, x, t + h) - module.known(wave, x, t - h)) / (2 * h)
-    u_x, u_xx = (right - left) / (2 * h), (right - 2 * u + left) / h**2
-    assert np.max(np.abs(u_t)) > 0.5
-    np.testing.assert_allclose(u_t, module.VISCOSITY * u_xx - u * u_x, atol=1e-3)
-    initial = wave[0] * np.sin(np.pi * x) + wave[1] * np.sin(2 * np.pi * x)
-    np.testing.assert_allclose(module.known(wave, x, np.full(1, 1e-12))[0], initial, atol=1e-4)
-
-
-def test_spectral_solver_agrees_with_an_implicit_one(script: Any) -> None:
-    ks = script("kuramoto_sivashinsky")
-    modes = 32
-    x, t = ks.LENGTH * np.arange(modes) / modes, np.array([0.0, 1.0, 2.5])
-    wave = ks.WAVE * np.fft.fftfreq(modes, 1 / modes)
-
-    def slope(_: float, u: np.ndarray) -> np.ndarray:
-        v = np.fft.fft(u)
-        return np.real(np.fft.ifft((wave**2 - wave**4) * v)) - u * np.real(np.fft.ifft(1j * wave * v))
-
-    expected = solve_ivp(slope, (0, 2.5), np.cos(ks.WAVE * x), method="Radau", t_eval=t, rtol=1e-8, atol=1e-9).y.T
-    np.testing.assert_allclose(ks.known(x, t), expected, atol=1e-6)
-
-
 @pytest.mark.parametrize("name", ["burgers", "korteweg_de_vries", "kuramoto_sivashinsky"])
 def test_initial_and_boundary_conditions_hold_by_construction(name: str, script: Any) -> None:
     module = script(name)
@@ -276,35 +248,6 @@ def test_initial_and_boundary_conditions_hold_by_construction(name: str, script:
         np.testing.assert_allclose(ends[:, 0], ends[:, 1], atol=1e-5)
     else:
         np.testing.assert_allclose(ends, np.broadcast_to(ends[0], ends.shape), atol=1e-5)
-
-
-def test_spectral_solution_of_allen_and_cahn(script: Any) -> None:
-    module = script("allen_cahn")
-    x, t, u = module.known()
-    places = 2 * np.arange(256) / 256 - 1
-    wave = np.pi * np.fft.fftfreq(256, 1 / 256)
-
-    def slope(_: float, u: np.ndarray) -> np.ndarray:
-        return np.real(np.fft.ifft(-module.DIFFUSION * wave**2 * np.fft.fft(u))) + 5 * (u - u**3)
-
-    first = places**2 * np.cos(np.pi * places)
-    expected = solve_ivp(slope, (0, 1), first, method="LSODA", t_eval=t[::50], rtol=1e-7, atol=1e-8).y.T
-    np.testing.assert_allclose(x, places)
-    np.testing.assert_allclose(u[0], first, atol=1e-12)
-    # Half as many modes leave a thousandth of the front.
-    assert np.linalg.norm(u[::50] - expected) < 1e-3 * np.linalg.norm(expected)
-
-
-def test_form_of_allen_and_cahn_is_periodic_and_begins_right(script: Any) -> None:
-    module = script("allen_cahn")
-    rng = np.random.default_rng(0)
-    p = module.weights(rng, 2 * module.HARMONICS + 1, 8, 1)
-    x = wide(-1.0, -0.3, 0.2, 0.9, 1.0)
-    np.testing.assert_allclose(module.solution(p, x, wide(*[0.0] * 5)).d, module.initial(x).d, atol=1e-12)
-    later = module.solution(p, x, wide(*[0.7] * 5)).d
-    np.testing.assert_allclose(later[0], later[-1], rtol=1e-12)
-    places, times = module.points(rng)
-    assert (np.diff(times.reshape(module.TIMES, -1).mean(axis=1)) > 0).all() and np.abs(places).max() < 1
 
 
 def test_flow_of_kovasznay_conserves_momentum(script: Any) -> None:
@@ -320,22 +263,6 @@ def test_flow_of_kovasznay_conserves_momentum(script: Any) -> None:
     waves = np.exp(k * x.d) * np.cos(2 * np.pi * y.d), np.exp(k * x.d) * np.sin(2 * np.pi * y.d)
     np.testing.assert_allclose(u.d, 1 - waves[0], rtol=1e-11)
     np.testing.assert_allclose(v.d, k / (2 * np.pi) * waves[1], rtol=1e-11)
-
-
-def test_forces_are_minus_the_gradient_of_the_energy(script: Any) -> None:
-    matching = script("force_matching")
-    positions = matching.clusters(2, np.random.default_rng(0))
-    _, forces = matching.true_energy_and_forces(positions)
-    h = 1e-6
-    for atom, axis in (0, 0), (3, 1), (5, 2):
-        moved = np.zeros_like(positions)
-        moved[:, atom, axis] = h
-        after, before = (matching.true_energy_and_forces(p)[0] for p in (positions + moved, positions - moved))
-        np.testing.assert_allclose(forces[:, atom, axis], -(after - before) / (2 * h), rtol=1e-5, atol=1e-6)
-    x = nn.Variable.from_numpy_array(positions.astype(np.float32))
-    learned = matching.forces_of(matching.energy(x), x).d
-    assert np.abs(learned).max() > 1e-3
-    np.testing.assert_allclose(learned.sum(axis=1), 0, atol=1e-5)  # Newton's third law
 
 
 def test_forces_stresses_and_hessians_of_a_crystal(script: Any) -> None:
@@ -373,52 +300,3 @@ def test_forces_stresses_and_hessians_of_a_crystal(script: Any) -> None:
     np.testing.assert_allclose(np.sum(found.stress.d[0] * strain), (ends[0] - ends[1]) / (2 * h), rtol=1e-6)
     after, before = (at(positions + step * along, count + 7).forces.d for step in (h, -h))
     np.testing.assert_allclose(with_more.hessian.d, -(after - before) / (2 * h), rtol=1e-5, atol=1e-4)
-
-
-def test_third_derivatives_are_finite_where_there_is_no_edge(script: Any) -> None:
-    module = script("interatomic_potential")
-    rng = np.random.default_rng(0)
-    arrays = module.together([module.structure(rng)], 500, rng)
-    assert not arrays.exists.all()
-    leaves = module.Leaves(*map(nn.Variable.from_numpy_array, arrays))
-    curvature = F.sum(module.derivatives(module.gupta, leaves, 1).hessian * leaves.along)
-    (third,) = nn.grad(curvature, leaves.positions)
-    assert np.isfinite(third.d).all() and third.d.any()
-
-
-def test_slopes_of_the_recurrent_critic_are_those_of_its_values(script: Any) -> None:
-    module = script("recurrent_critic")
-    rng = np.random.default_rng(0)
-    x, v = module.sequences(2, rng).astype(np.float64), rng.standard_normal((module.LENGTH, 2, 1))
-    at, after, before = [module.critic(nn.Variable.from_numpy_array(x + h * v, dtype="float64"))
-                         for h in (0.0, 1e-6, -1e-6)]
-    gradient, slope = module.slopes(nn.Variable.from_numpy_array(x, dtype="float64"))
-    np.testing.assert_allclose(np.sum(gradient.d * v, axis=(0, 2)), (after.d - before.d) / 2e-6, rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(slope.d, np.sqrt(np.sum(gradient.d**2, axis=(0, 2))), rtol=1e-9)
-    assert at.shape == (2,) and np.linalg.norm(module.WAVE) > 1
-
-
-def test_the_flow_takes_noise_to_the_mixture(script: Any) -> None:
-    flow = script("mean_flow")
-    rng = np.random.default_rng(0)
-    z, t = rng.standard_normal((4, 2)), 0.6
-    # The expectation by many draws of x, each with the density of the e that leads to z.
-    x = flow.data(200_000, rng)
-    e = (z[:, None] - (1 - t) * x) / t
-    density = np.exp(-0.5 * np.sum(e**2, axis=2))[..., None]
-    expected = np.sum(density * (e - x), axis=1) / density.sum(axis=1)
-    np.testing.assert_allclose(flow.velocity(z, t), expected, atol=0.05)
-    made = flow.flowed(rng.standard_normal((20_000, 2)), 50)
-    np.testing.assert_allclose(made.mean(axis=0), flow.CENTRE, atol=0.05)
-    np.testing.assert_allclose(np.cov(made.T), (1.2**2 / 2 + flow.SPREAD**2) * np.eye(2), atol=0.06)
-
-
-@pytest.mark.parametrize("interaction", ["pairs", "triples"])
-def test_laplacian_of_the_known_solution_in_high_dimensions(interaction: str, script: Any) -> None:
-    module = script("high_dimensions")
-    x = nn.Variable.from_numpy_array(np.random.default_rng(0).standard_normal((3, 5)))
-    u, laplacian = module.known(x, interaction)
-    np.testing.assert_allclose(laplacian.d, nn.laplacian(u, x).d, rtol=1e-6)
-    on_sphere = module.points(4, 5).d
-    on_sphere = on_sphere / np.linalg.norm(on_sphere, axis=1, keepdims=True)
-    np.testing.assert_allclose(module.known(nn.Variable.from_numpy_array(on_sphere), interaction)[0].d, 0, atol=1e-5)
