@@ -13,28 +13,25 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # mkdocs takes this file by 
 from mkdocs.structure.files import File, Files
 
 from benchmarks import report
-from docs_site import DOCS, ROOT, examples, links, reference
+from docs_site import DOCS, ROOT, links, reference
 from nngrad_command import __version__
 
 
 def on_config(config: Any) -> Any:
     """Pages say the version at the top and at the end, with a menu where mike builds those of several. The contents of
-    the reference go where mkdocs.yml has the word, and those of the gallery."""
+    the reference go where mkdocs.yml has the word."""
     config.site_name = config.copyright = f"{config.site_name} {__version__}"
     if "MIKE_DOCS_VERSION" in os.environ:
         config.extra["version"] = {"provider": "mike"}
     for section in config.nav:
-        for title, inside in section.items():
-            if title == "Reference":
-                section[title] = [*reference.contents(), *inside]
-            if title == "Examples":
-                section[title] = [*inside, {"Scripts": [{e.title: e.page} for e in examples.examples()]}]
+        if "Reference" in section:
+            section["Reference"] = [*reference.contents(), *section["Reference"]]
     return config
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that are made."""
-    made = {**reference.reference(), **examples.gallery(), links.place_of("benchmarks/results"): report.everything()}
+    made = {**reference.reference(), links.place_of("benchmarks/results"): report.everything()}
     for origin in ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/RESULTS.md", "benchmarks/README.md"):
         text, place = (ROOT / origin).read_text(encoding="utf-8"), links.place_of(origin)
         made[place] = links.spaced(links.rewritten(text, origin, place))

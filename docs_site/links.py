@@ -21,21 +21,17 @@ HOMES = {
     "benchmarks/RESULTS.md": "benchmarks.md",
     "benchmarks/README.md": "how_it_is_measured.md",
     "benchmarks/results": "all_measurements.md",
-    "examples": "gallery.md",
+    "examples": "examples.md",
 }
 """What is not in `docs/`, and the page of the site that has it."""
-SHARED = {"pinn", "script", "jax_script"}
-"""Files of `examples/` that examples have in common."""
 
 
 def place_of(path: str) -> str:
-    """Where the site has a file of the repository, below `docs/`: itself, its page, or a page with its source."""
+    """Where the site has a file of the repository, below `docs/`: itself, or a page with its source."""
     if path in HOMES:
         return HOMES[path]
     if path.startswith("docs/"):
         return path.removeprefix("docs/")
-    if re.fullmatch(r"examples/\w+\.py", path) and posixpath.basename(path)[:-3] not in SHARED:
-        return path[:-3] + ".md"
     return f"source/{path}.md"
 
 

@@ -30,76 +30,48 @@ DECORATED = "nngrad.functions.", "nngrad.parametric_functions.", "nngrad.jax.tra
 
 
 class Signatures(griffe.Extension):
-    """Puts the signatures of objects in the place of those that were read."""
+    """Puts the signatures and docstrings of objects in the place of those that were read."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called by Griffe for everything that it has read."""
         if obj.docstring is not None:
-            found = _decorated(obj.path) if obj.is_function else _solver(obj.name) if obj.is_class else None
-            completed = None if found is None else inspect.getdoc(found)
+            kind = _solver(obj.name) if obj.is_class else None
+            completed = None if kind is None else inspect.getdoc(kind)
             obj.docstring.value = of_docstring(completed or obj.docstring.value)
 
     def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
-        """Called by Griffe for each module: functions that are made by calls are functions, not attributes. Griffe does
-        not see those of an assignment to several names."""
-        for name, value in _made_by_calls(mod.path):
-            member = mod.members.get(name)
-            if member is None or (not member.is_alias and member.is_attribute):
-                line = None if member is None else member.lineno
-                doc = inspect.getdoc(value)
-                function = griffe.Function(name, lineno=line, endlineno=line, parent=mod)
-                function.docstring = None if doc is None else griffe.Docstring(of_docstring(doc), parent=function)
-                self.on_function(func=function)
-                mod.set_member(name, function)
+        """Called by Griffe for each module: its functions are those of F, PF and `nngrad.jax` that are there."""
+        for name, value in _functions(mod.path).items():
+            function = griffe.Function(name, parent=mod, parameters=_parameters(value))
+            returned, doc = inspect.signature(value).return_annotation, inspect.getdoc(value)
+            function.returns = None if returned is inspect.Signature.empty else annotated(returned)
+            function.docstring = None if doc is None else griffe.Docstring(of_docstring(doc), parent=function)
+            mod.set_member(name, function)
 
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
         """Called by Griffe for each class: solvers have the `__init__` that their fields declare."""
         kind = _solver(cls.name)
         if kind is not None and "__init__" not in cls.members:
-            init = griffe.Function("__init__", parent=cls)
-            init.parameters = _parameters(kind.__init__)
-            cls.set_member("__init__", init)
-
-    def on_function(self, *, func: griffe.Function, **_: Any) -> None:
-        """Called by Griffe for each function that it has read."""
-        value = _decorated(func.path)
-        if not callable(value):
-            return
-        func.parameters = _parameters(value)
-        returned = inspect.signature(value).return_annotation
-        func.returns = None if returned is inspect.Signature.empty else annotated(returned)
+            cls.set_member("__init__", griffe.Function("__init__", parent=cls, parameters=_parameters(kind.__init__)))
 
 
-def _decorated(path: str) -> Any:
-    """The function of F, PF or `nngrad.jax` that is found there, or None."""
-    module, _, name = path.rpartition(".")
-    if not path.startswith(DECORATED) or name.startswith("_"):
-        return None
-    try:
-        value = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError):  # a method, or within a function
-        return None
-    return value if isinstance(value, Op | Composite) or inspect.isfunction(value) else None
+def _functions(module: str) -> dict[str, Any]:
+    """The public functions that a module of F, PF or `nngrad.jax` defines, by their names."""
+    if not f"{module}.".startswith(DECORATED):
+        return {}
+    found = {}
+    for name, value in vars(importlib.import_module(module)).items():
+        is_own = isinstance(value, Op | Composite)
+        home = value.module if is_own else getattr(value, "__module__", None)
+        if home == module and not name.startswith("_") and (is_own or inspect.isfunction(value)):
+            found[name] = value
+    return found
 
 
 def _solver(name: str) -> type[Declared] | None:
     """The solver of a name whose arguments are declared, or None."""
     kind = getattr(nngrad.solvers, name, None)
     return kind if isinstance(kind, type) and issubclass(kind, Declared) else None
-
-
-def _made_by_calls(module: str) -> list[tuple[str, Any]]:
-    """The functions of a module of F or PF, and their names."""
-    if not module.startswith(DECORATED):
-        return []
-    names = vars(importlib.import_module(module))
-    own = [(n, _decorated(f"{module}.{n}")) for n in names]
-    return [(n, f) for n, f in own if f is not None and _module_of(f) == module]
-
-
-def _module_of(function: Any) -> str:
-    module: str = function.module if isinstance(function, Op | Composite) else function.__module__
-    return module
 
 
 def _parameters(function: Callable[..., Any]) -> griffe.Parameters:

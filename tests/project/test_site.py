@@ -24,14 +24,14 @@ import nngrad.nnabla.communicators as C
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from benchmarks import report
-from docs_site import examples, links, names, reference
+from docs_site import links, names, reference
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OTHER_PAGES = {
-    "all_measurements.md", "benchmarks.md", "changes.md", "contributing.md", "gallery.md", "how_it_is_measured.md",
+    "all_measurements.md", "benchmarks.md", "changes.md", "contributing.md", "how_it_is_measured.md",
 }
-"""Pages of the site that are not in docs/, without those of the reference and of the examples."""
+"""Pages of the site that are not in docs/, without those of the reference."""
 
 
 def contents() -> Iterator[str]:
@@ -95,7 +95,7 @@ def test_the_home_page_leads_to_what_people_come_for() -> None:
 def test_links_out_of_the_docs_lead_to_pages_of_the_site() -> None:
     text = "[x](../examples) [a](../examples/pinn.py) [b](../examples/burgers.py) [hosts.md](hosts.md#a) [c](#d)"
     assert links.rewritten(text, "docs/loops.md", "loops.md") == (
-        "[x](gallery.md) [a](source/examples/pinn.py.md) [b](examples/burgers.md) "
+        "[x](examples.md) [a](source/examples/pinn.py.md) [b](source/examples/burgers.py.md) "
         f"[{links.title_of('docs/hosts.md')}](hosts.md#a) [c](#d)"
     )
     assert links.rewritten("[x](docs/loops.md)\n```\n[x](docs/loops.md)\n```\n", "CHANGELOG.md", "changes.md") == (
@@ -207,15 +207,7 @@ def test_signatures_are_those_of_callers() -> None:
         assert [p.name for p in parameters] == list(inspect.signature(solver.__init__).parameters)
 
 
-# ---------------------------------------------------------------- the gallery
-
-
-def test_every_example_has_a_page_and_a_title() -> None:
-    pages = examples.gallery()
-    scripts = {path.stem for path in (ROOT / "examples").glob("*.py")} - links.SHARED
-    assert set(pages) == {"gallery.md", *[f"examples/{name}.md" for name in scripts]}
-    assert set(examples.TITLES) == scripts
-    assert "(../images/burgers.png)" in pages["examples/burgers.md"]
-    draws = "script.save(", "    save(picture", "pinn.solve("
-    drawing = {e.name for e in examples.examples() if any([call in e.source for call in draws])}
-    assert {e.name for e in examples.examples() if e.picture} == drawing
+def test_pages_lead_to_every_example() -> None:
+    found = {target.rpartition("/")[2] for page in PAGES for target in links.targets(page.read_text(encoding="utf-8"))}
+    shared = {"pinn.py", "script.py", "jax_script.py"}
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} - shared <= found
