@@ -106,8 +106,9 @@ def _names(title: str, room: str, alike: Sequence[str], titles: Sequence[str], r
     for name, here, note in rows:
         lines[here, note].append(_code(name))
     rows = [(", ".join(names), _code(here), note) for (here, note), names in lines.items()]
-    listed = _filled(f"In `{room}`, by the same names: {', '.join(map(_code, alike))}.") + "\n" if alike else ""
-    return f"### {title}\n{listed}" + ("\n" if listed and rows else "") + (_table(titles, rows) if rows else "")
+    which = f"{'The other' if rows else 'All'} {len(alike)} are" if len(alike) > 1 else f"{_code(''.join(alike))} is"
+    listed = f"{which} in `{room}` by the same name.\n" if alike else ""
+    return f"### {title}\n" + (_table(titles, rows) if rows else "") + ("\n" if listed and rows else "") + listed
 
 
 def _code(text: str) -> str:
