@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from backward_registry import MissingRule, register, registry, show_registry
 from nngrad_command import __version__ as __version__
 
-from . import cpu as _cpu  # noqa: F401  # which registers its passes
 from . import functions as functions
 from . import random as random
 from .autodiff import Grad, grad
@@ -50,6 +49,7 @@ from .graph import Function, NdArray, Variable
 from .graph import engine as _engine
 from .graph.engine import Operators as _Operators
 from .graph.engine import is_provided_by as _is_provided_by
+from .graph.engine import is_there as _is_there
 from .graph.messages import ImportHints as _ImportHints
 from .graph.messages import NamesElsewhere as _NamesElsewhere
 from .graph.messages import no_attribute as _no_attribute
@@ -226,6 +226,7 @@ if TYPE_CHECKING:
 
 _MODULE_OF = {name: module for module, names in _ELSEWHERE.items() for name in names}
 
+_is_there(f"{__name__}.cpu")  # which registers its passes
 _is_provided_by(f"{__name__}.compilations", _engine, "hint_at_cache", "progress_shown", "watched_compilation")
 _is_provided_by(f"{__name__}.memory", _engine, "peak_bytes", "policy_key", "rematerialised")
 _is_provided_by(f"{__name__}.inspection.estimates", _engine, "warn_of_cancelled")

@@ -23,8 +23,9 @@ import sys
 import sysconfig
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")
 
@@ -59,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--subset", action="store_true", help="what may differ on another version of Python or JAX")
     parser.addoption("--part", metavar="K/N", help="the test files that the K-th of N parts has (K from 0)")
     parser.addoption("--installed", action="store_true", help="refuse to test packages that are not in site-packages")
+    parser.addoption("--kernel", action="store_true", help="without the packages of nngrad outside of its kernel")
     parser.addoption("--shuffle", type=int, metavar="SEED", help="files in a random order, and the tests of each")
     parser.addoption("--optimised", action="store_true", help="compile programs as users' are, which takes longer")
     parser.addoption("--costs", metavar="FILE", help="write seconds of CPU and compilations of each test to a file")
@@ -98,9 +100,47 @@ def pytest_configure(config: pytest.Config) -> None:
     if not (config.getoption("--optimised") or hasattr(config, "workerinput")):  # workers have what is set here
         # before JAX starts, which reads it then, here and in processes from here
         os.environ["XLA_FLAGS"] = " ".join([*known(QUICKLY_COMPILED), os.environ.get("XLA_FLAGS", "")]).strip()
+    if config.getoption("--kernel"):
+        sys.meta_path.insert(0, LeftOut)
     config.pluginmanager.register(Costs(config))
     hear_interrupts()
     _stderr.append(os.dup(2))  # which nothing captures yet
+
+
+KERNEL = ("autodiff", "derivatives", "execution", "extend", "functions", "graph", "random", "rewrite")
+"""The packages that gradients need."""
+
+
+class LeftOut:
+    """An import finder that has all other packages of nngrad missing."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Raise an error for them, as Python would if they were not there."""
+        package, _, rest = name.partition(".")
+        if package == "nngrad" and rest.partition(".")[0] not in ("", *KERNEL):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """Leave out files of tests that import what `--kernel` leaves out."""
+    report: Any = yield
+    if collector.config.getoption("--kernel") and report.failed and _LEFT_OUT.search(str(report.longrepr)):
+        report.outcome, report.longrepr = "skipped", (str(collector.path), 0, "Skipped: it imports what is left out")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """And tests that ask for it."""
+    report: Any = yield
+    if item.config.getoption("--kernel") and report.failed and _LEFT_OUT.search(str(call.excinfo)):
+        report.outcome, report.longrepr = "skipped", (str(item.path), 0, "Skipped: it asks for what is left out")
+    return report
+
+
+_LEFT_OUT = re.compile(rf"No module named 'nngrad\.(?!(?:{'|'.join(KERNEL)})\b)|cannot import name '\w+' from 'nngrad'")
 
 
 def check_installed() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
@@ -82,13 +82,37 @@ class Engine:
             raise AttributeError(f"Engine has no {name!r}")
         if name not in _providers:
             raise RuntimeError(f"{name}: graphs cannot run before `import nngrad`")
-        importlib.import_module(_providers[name])
-        return object.__getattribute__(self, name)
+        if is_there(_providers[name]):
+            return object.__getattribute__(self, name)
+        if name not in _NOTHING:
+            raise RuntimeError(f"{name}: {_providers[name]}, which does this, is not installed")
+        setattr(self, name, _NOTHING[name])
+        return _NOTHING[name]
 
 
 engine = Engine()
 _providers: dict[str, str] = {}
 """The modules that provide members of the engine, once these are used."""
+
+_NOTHING: dict[str, Any] = {
+    "hint_at_cache": lambda seconds: None,
+    "policy_key": lambda policy, functions: None,
+    "progress_shown": lambda what: nullcontext(),
+    "warn_of_cancelled": lambda path, estimates: None,
+    "watched_compilation": lambda program: lambda seconds: None,
+}
+"""What members do that nobody provides."""
+
+
+def is_there(module: str) -> bool:
+    """Import a module of nngrad; False if the package that it is in was left out."""
+    try:
+        importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        return False
+    return True
 
 
 # ---------------------------------------------------------------- operators
@@ -201,13 +225,16 @@ def provide(what: Engine | type[Any], given: Mapping[str, Any]) -> None:
 class _OnFirstUse:
     """A member of a class: its first use imports the module that provides it."""
 
-    def __init__(self, module: str, name: str) -> None:
-        self._module, self._name = module, name
+    def __init__(self, module: str, what: type[Any], name: str) -> None:
+        self._module, self._what, self._name = module, what, name
+        self._otherwise = inspect.getattr_static(what, name, None)
 
     def __get__(self, instance: Any, owner: type[Any]) -> Any:
-        importlib.import_module(self._module)
-        if inspect.getattr_static(owner, self._name) is self:  # it is imported at this moment, or does not provide it
-            raise AttributeError(f"{owner.__name__}.{self._name} is not there before {self._module} is imported")
+        there = is_there(self._module)
+        if inspect.getattr_static(self._what, self._name) is self:
+            if there or self._otherwise is None:  # it is imported at this moment, or was left out
+                raise AttributeError(f"{owner.__name__}.{self._name} is not there without {self._module}")
+            setattr(self._what, self._name, self._otherwise)
         return getattr(owner if instance is None else instance, self._name)
 
     def __set__(self, instance: Any, value: Any) -> None:
@@ -216,9 +243,10 @@ class _OnFirstUse:
 
 
 def is_provided_by(module: str, what: Engine | type[Any], *names: str) -> None:
-    """Have a module imported, which provides the declarations of these names, when one of them is first used."""
+    """Have a module imported, which provides the declarations of these names, when one of them is first used. If it was
+    left out, they stay what they are."""
     for name in names:
         if isinstance(what, Engine):
             _providers[name] = module
         else:
-            setattr(what, name, _OnFirstUse(module, name))
+            setattr(what, name, _OnFirstUse(module, what, name))
