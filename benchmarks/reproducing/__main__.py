@@ -13,7 +13,7 @@ from . import drawing, pages
 from .experiment import Experiment, measured
 
 PAGES = report.ROOT / "docs" / "reproduced"
-PAGE = "index.md"
+PAGE = "papers.md"
 FILES = report.ROOT / "benchmarks" / "reproduced"
 
 
