@@ -31,19 +31,6 @@ def rows(*shape: int) -> Variable:
 # ---------------------------------------------------------------- single faults
 
 
-@at_once
-@pytest.mark.parametrize("axis", [None, 0, 1, (0, 1)])
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
-def test_logsumexp_of_nothing(shape: tuple[int, int], axis: Any) -> Test:
-    """The logarithm of an empty sum; its gradient raised."""
-    x = rows(*shape)
-    y = F.logsumexp(x, axis=axis)
-    (first,) = nn.grad([y], [x])
-    found, *slopes = yield y, first, *nn.grad([first], [x])
-    np.testing.assert_array_equal(found, np.full(np.sum(np.zeros(shape), axis=axis).shape, -np.inf))
-    assert [g.shape for g in slopes] == [shape, shape]
-
-
 X = rows(1, 1, 4, 4)
 HUGE = 2**40
 
@@ -94,29 +81,6 @@ def test_numbers_that_are_too_large_for_a_small_dtype_are_infinite() -> Test:
     padded = F.pad(x, (1, 0), "constant", 1e300)
     for found in (yield x * 1e300, F.selu(x, scale=1e300), F.constant(1e300, (1,), "float16"), padded):
         assert np.isinf(found[0])
-
-
-@at_once
-@pytest.mark.parametrize("including_pad", [True, False])
-@pytest.mark.parametrize(("pad", "stride", "ignore_border"), [(0, 2, True), (1, 2, True), (0, 2, False), (1, 3, False)])
-def test_means_over_windows_count_their_elements(
-    pad: int, stride: int, ignore_border: bool, including_pad: bool
-) -> Test:
-    x, kernel = rows(7), 3
-    y = F.average_pooling(x, kernel, stride=stride, pad=pad, ignore_border=ignore_border, including_pad=including_pad)
-    margin = pad if including_pad else 0
-    (found,) = yield (y,)
-    for i, value in enumerate(found):
-        inside = range(max(i * stride - pad, -margin), min(i * stride - pad + kernel, 7 + margin))
-        total = sum(x.d[j] for j in inside if 0 <= j < 7)
-        np.testing.assert_allclose(value, total / len(inside), rtol=1e-12)
-
-
-def test_windows_in_the_padding_alone_are_refused() -> None:
-    for pooling in (F.max_pooling, lambda *a, **k: F.average_pooling(*a, including_pad=False, **k)):
-        with pytest.raises(ValueError, match=r"pad .* gives windows without elements of x"):
-            pooling(rows(4), 2, stride=1, pad=2)
-        assert pooling(rows(4), 3, stride=1, pad=2).shape == (6,)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
-"""Timing: the networks of the convnet benchmark against what is published of them, and what is measured. No times."""
+"""Timing: what is measured. No times."""
 
 from __future__ import annotations
 
 import itertools
-import math
 
 import jax
 import numpy as np
@@ -12,65 +11,10 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from benchmarks.networks import NETWORKS
 from nngrad import Variable
-from nngrad.graph import functions_of, leaves_of
 from nngrad.inspection.timing import Milliseconds, Stages, Timing
-from nngrad.parametric_functions import layer_arguments
 
 # ---------------------------------------------------------------- networks
-
-Shapes = list[tuple[int, ...]]
-
-
-@pytest.fixture
-def weights(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, ...]]:
-    """The shapes of the parameters that are made, which hold zeros that take no memory."""
-    made: dict[str, tuple[int, ...]] = {}
-
-    def parameter(name: str, shape: tuple[int, ...], *_: object) -> Variable:
-        layer = "/".join(scopes())
-        assert f"{layer}/{name}" not in made, "two layers share a parameter"
-        made[f"{layer}/{name}"] = shape
-        return Variable(shape, need_grad=True)
-
-    def scopes() -> list[str]:
-        """The names of the scopes that the present one is in."""
-        here, stack = nn.get_current_parameter_scope(), [([], root)]
-        while stack:
-            path, scope = stack.pop()
-            if scope is here:
-                return path
-            stack += [([*path, key], inner) for key, inner in scope.items() if isinstance(inner, dict)]
-        raise AssertionError
-
-    root = nn.get_current_parameter_scope()
-    monkeypatch.setattr(layer_arguments, "parameter", parameter)
-    return made
-
-
-def scores_of(name: str, batch: int) -> Variable:
-    """The scores of a network; nothing is computed."""
-    network = NETWORKS[name]
-    return network.scores(Variable((batch, 3, network.size, network.size)))
-
-
-def shapes(y: Variable, op: str) -> Shapes:
-    """Channels and spatial sizes of the outputs of all functions of a kind."""
-    return [f.specs[0].shape[1:] for f in functions_of([y]) if f.op.name == op]
-
-
-PARAMETERS = {"alexnet": 61_100_840, "overfeat": 145_920_872, "vgg_a": 132_863_336, "googlenet": 6_998_552}
-"""With biases. AlexNet (one weird trick), VGG-A and GoogLeNet are those that are in use everywhere: 61.1, 132.9 and 7.0
-million. OverFeat's paper has 145 million for the fast model, in table 4."""
-
-
-@pytest.mark.parametrize("name", sorted(NETWORKS))
-def test_number_of_parameters(name: str, weights: dict[str, tuple[int, ...]]) -> None:
-    y = scores_of(name, 2)
-    assert y.shape == (2, 1000)
-    assert sum(math.prod(shape) for shape in weights.values()) == PARAMETERS[name]
-    assert sum(x.size for x in leaves_of([y]) if x.need_grad) == PARAMETERS[name]
 
 
 # ---------------------------------------------------------------- measuring
