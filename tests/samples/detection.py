@@ -22,6 +22,8 @@ SAMPLES: list[Sample] = [
            ref=lambda x: kept(x, [[1, 0, 1], [1, 1, 0], [1, 0, 1]])),
     sample("nms_detection2d", DETECTED, thresh=0.5, nms_per_class=False, numeric=False,
            ref=lambda x: kept(x, [[1, 1, 1], [0, 0, 0], [1, 0, 1]])),
+    sample("nms_detection2d", DETECTED, thresh=0.6, nms=0.95, orders=1, numeric=False,
+           ref=lambda x: kept(x, [[1, 1, 1], [1, 1, 0], [1, 0, 1]])),
     sample("nms_mask", DETECTED, thresh=0.6, nms=0.95, nms_per_class=True, orders=0,
            ref=lambda x: jnp.array([[[True, True, True], [True, True, False], [True, False, True]]])),
     sample("ranked_boxes", CORNERS, SCORES, center_point_box=0, max_output_boxes_per_class=2, iou_threshold=0.5,
@@ -34,4 +36,7 @@ SAMPLES: list[Sample] = [
            ref=lambda b, s: jnp.array([[0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 1, 2]])),
     sample("onnx_non_max_suppression", CORNERS, SCORES, max_output_boxes_per_class=2, iou_threshold=0.5,
            score_threshold=0.2, orders=0, ref=lambda b, s: jnp.array([[0, 0, 1], [0, 0, 2], [0, 1, 0]])),
+    sample("onnx_non_max_suppression", fixed([[1.0, 1.0, 2.0, 2.0], [1.15, 1.1, 2.1, 2.0], [4.5, 4.5, 1.0, 1.0]]),
+           SCORES, center_point_box=1, max_output_boxes_per_class=3, iou_threshold=0.5, size=5, orders=0,
+           ref=lambda b, s: jnp.array([[0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 1, 2], [-1, -1, -1]])),
 ]

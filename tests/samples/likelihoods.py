@@ -7,13 +7,13 @@ import jax.scipy.stats as stats
 from . import between, real, sample, whole
 
 
-def sampled(x, t, w, s):
+def sampled(x, t, w, s, mean=True):
     """Class by class."""
     losses = []
     for i in range(x.shape[0]):
         p = jax.nn.softmax(jnp.stack([x[i] @ w[t[i]], *[x[i] @ w[k] for k in s[i]]]))
         losses.append(-jnp.log(p[0]) - jnp.sum(jnp.log(1 - p[1:])))
-    return jnp.mean(jnp.stack(losses))
+    return jnp.mean(jnp.stack(losses)) if mean else jnp.stack(losses)
 
 
 SAMPLES = [
@@ -28,4 +28,6 @@ SAMPLES = [
     sample("gaussian_kl_divergence", real(2, 3), real(2, 3), reduce="no",
            ref=lambda m, v: (m**2 + jnp.exp(v) - v - 1) / 2),
     sample("black_out", real(2, 2), whole(2, 0), real(3, 2), whole([0, 1], [1, 1]), ref=sampled),
+    sample("black_out", real(2, 2), whole(2, 0), real(3, 2), whole([0, 1], [1, 1]), reduce="no", orders=2,
+           ref=lambda *inputs: sampled(*inputs, mean=False)),
 ]

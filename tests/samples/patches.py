@@ -56,7 +56,7 @@ SAMPLES = [
            ref=lambda x: jnp.stack([part.mean(-1) for part in (x[..., :1], x[..., :2], x[..., 1:], x[..., 2:])], -1)),
     sample("average_pooling_1d", real(1, 2, 3), ksize=2, stride=1, pad=1,
            ref=lambda x: sum(windows(jnp.pad(x, ((0, 0), (0, 0), (1, 1))), 4, 1, 2)) / 2),
-    sample("spatial_pyramid_pooling_2d", real(1, 2, 3, 4), pyramid_height=2,
+    sample("spatial_pyramid_pooling_2d", real(1, 2, 3, 4), pyramid_height=2, pooling="max",
            ref=lambda x: jnp.concatenate([x.max((2, 3)).ravel(), jnp.stack([
                x[:, :, a, b].max((2, 3)) for a in (slice(2), slice(2, 3)) for b in (slice(2), slice(2, 4))
            ], -1).ravel()]).reshape(1, -1, 1, 1)),
@@ -68,5 +68,7 @@ SAMPLES = [
     sample("upsampling_2d", real(1, 1, 2, 2), whole(*GIVEN), ksize=2, stride=1, pad=1, cover_all=False, orders=2,
            ref=lambda x, i: x[:, :, 1:, :1]),
     sample("max_pooling_nd", fixed([[1.0, 3.0, 2.0, 0.0]]), ksize=2, return_indices=True, orders=1,
+           ref=lambda x: (x[..., 1:3], jnp.array([[[1, 0]]], np.int32))),
+    sample("max_pooling_1d", fixed([[0.0, 1.0, 3.0, 2.0]]), ksize=2, return_indices=True, orders=1,
            ref=lambda x: (x[..., 1:3], jnp.array([[[1, 0]]], np.int32))),
 ]

@@ -79,7 +79,8 @@ SAMPLES = [
                x[0], estimated(jnp.array([[[-0.35, 0.35]], [[0.35, -0.35]]]), w), padding=[(1, 1)], rhs_dilation=(2,),
                feature_group_count=2)[None]),
     sample("inq_affine", real(1, 2, 3), fixed(*WEIGHT), whole([0, 1], [0, 0], [1, 0]), base_axis=2, num_bits=3,
-           orders=2, numeric=False, ref=lambda x, w, i: x @ quantised(WEIGHT, [[0, 1], [0, 0], [1, 0]], 3)(w)),
+           inq_iterations=0, selection_algorithm="random", orders=2, numeric=False,
+           ref=lambda x, w, i: x @ quantised(WEIGHT, np.ones((3, 2)), 3)(w)),
     sample("inq_convolution", real(1, 1, 2, 5), fixed(*[f[:1] for f in FILTERS]), whole(*np.ones((2, 1, 2))),
            base_axis=2, pad=1, stride=2, dilation=2, group=2, numeric=False, orders=2,
            ref=lambda x, w, i: convolved(

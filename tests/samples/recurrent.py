@@ -59,11 +59,14 @@ def layers(cell, states, biases):
 SAMPLES = [
     sample("rnn", real(2, 2, 1), real(1, 1, 2, 2), real(1, 2, 3), ref=layers(elman(jnp.tanh), 1, ())),
     sample("rnn", real(2, 1, 2), real(2, 2, 1, 2), real(2, 2, 4), real(1, 2, 2, 6), real(2, 2, 2), num_layers=2,
-           nonlinearity="relu", bidirectional=True, numeric=False, ref=layers(elman(jax.nn.relu), 1, ()), orders=2),
+           nonlinearity="relu", dropout=0.5, bidirectional=True, training=False,
+           numeric=False, ref=layers(elman(jax.nn.relu), 1, ()), orders=2),
     sample("lstm", real(2, 1, 2), real(1, 1, 1, 2), real(1, 1, 1, 2), real(1, 4, 2, 4), ref=layers(lstm, 2, (4,))),
     sample("lstm", real(2, 1, 1), real(2, 2, 1, 1), real(2, 2, 1, 1), real(2, 4, 1, 2), real(1, 2, 4, 1, 3),
-           real(2, 2, 4, 1), num_layers=2, bidirectional=True, ref=layers(lstm, 2, (4,)), orders=2),
+           real(2, 2, 4, 1), num_layers=2, dropout=0.5, bidirectional=True, training=False,
+           ref=layers(lstm, 2, (4,)), orders=2),
     sample("gru", real(2, 1, 2), real(1, 1, 1, 2), real(1, 3, 2, 4), ref=layers(gru, 1, (4,))),
     sample("gru", real(2, 1, 1), real(2, 2, 1, 1), real(2, 3, 1, 2), real(1, 2, 3, 1, 3), real(2, 2, 4, 1),
-           num_layers=2, bidirectional=True, ref=layers(gru, 1, (4,)), orders=2),
+           num_layers=2, dropout=0.5, bidirectional=True, training=False,
+           ref=layers(gru, 1, (4,)), orders=2),
 ]

@@ -42,6 +42,8 @@ SAMPLES: list[Sample] = [
         jnp.array([1, 1], jnp.int32))),
     sample("unique", fixed(3, 1, 3, 2), sorted=False, with_inverse=True, orders=0,
            ref=lambda _: (jnp.array([3.0, 1.0, 2.0]), jnp.array([0, 1, 0, 2], np.int32))),
+    sample("unique", fixed(3, 1, 3, 2), size=4, with_counts=True, orders=0,
+           ref=lambda _: (jnp.array([1.0, 2.0, 3.0, 1.0]), jnp.array([1, 1, 2, 0], np.int32))),
     sample("segment_prod", real(5, 2), whole(2, 0, 2, -1, 2), count=4,
            ref=lambda x, _: jnp.stack([x[1], jnp.ones(2), x[0] * x[2] * x[4], jnp.ones(2)])),
     sample("segment_prod", fixed(0.0, 2.0, 0.0, 3.0), whole(0, 1, 0, 1), count=2, note="zeros",

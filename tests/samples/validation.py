@@ -15,4 +15,6 @@ SAMPLES: list[Sample] = [
            ref=lambda *_: jnp.array([0.0, 1.0, 0.0])),
     sample("confusion_matrix", SCORES, CLASSES, orders=0,
            ref=lambda *_: jnp.array([[1, 0, 1], [0, 0, 0], [0, 1, 0]], jnp.float32)),
+    sample("confusion_matrix", fixed([0.1, 0.5, 0.2], [0.3, 0.2, 0.7]), whole([0, 1, 1]), axis=0, orders=0,
+           ref=lambda *_: jnp.array([[0, 1], [1, 1]], jnp.float32)),
 ]
