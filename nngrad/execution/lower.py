@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import jax
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
-from jax.interpreters.partial_eval import dce_jaxpr
 
 from ..graph import Function, Op, Spec, Variable, build_options, functions_of, path_between
 from ..graph.block import Block, Step, bodies_in
 from ..graph.by_jax import along, of_some
 from ..graph.closing import Closing
+from ..graph.jaxpr import without_unread
 from ..graph.spec import spec_of
 from ..graph.traverse import updates_by
 from .partitions import Partition, apart, taking_literals
@@ -300,19 +300,6 @@ def _lowered(platform: str | None, context: Any, *operands: Any, ways: Ways, set
     x64, precision = settings
     with jax.enable_x64(x64), jax.default_matmul_precision(precision):  # a traced function may be lowered elsewhere
         return mlir.lower_fun(without_unread(ways.on(platform)))(context, *operands)
-
-
-def without_unread(function: Way) -> Way:
-    """The function after dead code elimination, for instance of stacks of values in loops. `jax.jit` does this for what
-    it traces, but not for the lowering of a primitive, and XLA not for loops within loops."""
-
-    def run(*arrays: Any) -> tuple[Any, ...]:
-        closed = jax.make_jaxpr(function)(*arrays)
-        jaxpr, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), instantiate=True)
-        results: tuple[Any, ...] = tuple(jaxpr_as_fun(ClosedJaxpr(jaxpr, closed.consts))(*arrays))
-        return results
-
-    return run
 
 
 mlir.register_lowering(_chosen, functools.partial(_lowered, None))

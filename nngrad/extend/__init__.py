@@ -2,7 +2,6 @@
 
 from backward_registry.rules import adjoint_pair, backward, bilinear_family, non_differentiable, slopes
 
-from ..autodiff.carried import followed_axes
 from ..autodiff.custom_function import CustomFunction
 from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.grad import emitted, grad
@@ -18,7 +17,6 @@ from ..autodiff.request import (
     history,
     variables,
 )
-from ..autodiff.symmetry import obstacle
 from ..execution import executables
 from ..execution.backward import reached_leaves
 from ..execution.compiled import (
@@ -30,7 +28,7 @@ from ..execution.compiled import (
 )
 from ..execution.executable import Executable, Settings, spent
 from ..execution.interpret import interpret, results_of
-from ..execution.lower import linearize, lower, lowered_where_it_runs, without_unread
+from ..execution.lower import linearize, lower, lowered_where_it_runs
 from ..execution.partitions import Hoisted, Partition, hoisted_in
 from ..execution.passes import (
     HOIST,
@@ -140,7 +138,7 @@ from ..graph.process import (
 from ..graph.signatures import explained, explained_by_name
 from ..graph.spec import DType, Spec, array_of, converted, dtype_of, has_name, spec_of, x64_if
 from ..graph.thresholds import BYTES_OF_A_STEP
-from ..graph.traverse import among, as_made, functions_of, operands_first
+from ..graph.traverse import as_made, functions_of, operands_first
 from ..graph.value import (
     Value,
     is_shared,
@@ -159,22 +157,22 @@ __all__ = [
     "Keys", "LoopFound", "Mode", "NamesElsewhere", "NdArray", "NoForwardMode", "Op", "Operators", "Partition",
     "Pass", "Process", "Program", "Request", "ResultDerivation", "RolledLoop", "RuleCall", "Settings",
     "ShapeArgument", "SourceLocation", "Spec", "Static", "Step", "Switched", "Value", "Variable", "WithBlock",
-    "Within", "adjoint_pair", "among", "apply", "arguments_need_x64", "array_of", "arrays_in", "arrays_of",
+    "Within", "adjoint_pair", "apply", "arguments_need_x64", "array_of", "arrays_in", "arrays_of",
     "as_ints", "as_made", "as_static_float", "as_variable", "as_variables", "backward", "bilinear_family",
     "block_of", "bodies_in", "bodies_of", "build_options", "by_rank", "cache_about_structures", "calls_of",
     "check_bool", "check_not_traced", "check_process", "checked_choice", "checked_count", "checked_spec", "close",
     "close_with_derivations", "coerced", "composite", "contained", "converted", "create", "derivation_of",
     "derivations_in", "device_of", "did_you_mean", "differentiable", "dtype_of", "emitted", "emitting", "engine",
-    "executable_in_one", "executable_of", "executables", "explained", "explained_by_name", "followed_axes",
+    "executable_in_one", "executable_of", "executables", "explained", "explained_by_name",
     "functions_of", "functions_to_compile", "grad", "has_name", "has_opaque", "history", "hoisted_in", "hoisted_of",
     "host_array", "interpret", "interrupt_safe", "is_shared", "is_sum", "is_too_long", "jax_internal",
     "jitted_as_equal_programs", "keep_executable", "key_of", "late", "leaf_of", "leaves_of", "linearize", "locate",
     "loops_found", "loops_in", "lower", "lowered", "lowered_where_it_runs", "lowering_passes", "makers",
-    "missing_in_jax", "named_axes", "no_attribute", "no_such_argument", "non_differentiable", "obstacle", "on_host",
+    "missing_in_jax", "named_axes", "no_attribute", "no_such_argument", "non_differentiable", "on_host",
     "op", "operands_first", "passes", "path_between", "pause_collector", "placeholder", "placement", "plan_of",
     "platform_of", "platforms", "prepared", "provide", "put_layers", "put_together", "reached_leaves", "recording",
     "register_pass", "results_of", "rewriting_rule", "run_steps", "set_switches", "slopes", "spec_of", "spent",
     "start_with", "steps_of_lowering", "summands", "switch_to", "switched", "take_snapshot", "together",
     "users_location", "variables", "warn_user", "watching_for_users_code", "with_bodies_inline", "with_forward",
-    "without", "without_identities", "without_unread", "writing", "x64_if",
+    "without", "without_identities", "writing", "x64_if",
 ]  # fmt: skip

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 from jax import numpy as jnp
-from jax.extend.core import Jaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
+from jax.interpreters.partial_eval import dce_jaxpr
 
 CUSTOM_RULES = {"custom_jvp_call", "custom_vjp_call"}
 """Primitives with a user-defined derivative."""
@@ -97,3 +98,16 @@ def equations_in(jaxpr: Jaxpr) -> Iterator[Any]:
     """The equations of a jaxpr, and of those nested in it."""
     for each in jaxprs_in(jaxpr):
         yield from each.eqns
+
+
+def without_unread(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
+    """The function after dead code elimination, for instance of stacks of values in loops. `jax.jit` does this for what
+    it traces, but not for the lowering of a primitive, and XLA not for loops within loops."""
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        closed = jax.make_jaxpr(function)(*arrays)
+        jaxpr, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), instantiate=True)
+        results: tuple[Any, ...] = tuple(jaxpr_as_fun(ClosedJaxpr(jaxpr, closed.consts))(*arrays))
+        return results
+
+    return run

@@ -13,8 +13,8 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ..extend import Spec, Variable, without_unread
-from ..functions.traced import back, equations_in
+from ..extend import Spec, Variable
+from ..functions.traced import back, equations_in, without_unread
 
 
 class Graph(Protocol):

@@ -18,7 +18,6 @@ from ..extend import (
     NoForwardMode,
     Spec,
     Variable,
-    among,
     bodies_in,
     close,
     contained,
@@ -364,9 +363,8 @@ def weakly_typed(array: Any) -> Any:
 
 def read_beside(tangents: Sequence[Variable], moved: Sequence[Variable], inputs: Sequence[Variable]) -> list[Variable]:
     """The residuals: values that depend on `inputs` but no tangent, read by functions from `tangents` to `moved`."""
-    functions = functions_of(moved)
-    path, moving = among(functions, tangents, of_values=True)
-    _, given = among(functions, inputs, of_values=True)
+    path, moving, _ = path_between(moved, tangents, of_values=True)
+    _, given, _ = path_between(moved, inputs, of_values=True)
     read = [*[x for f in path for x in f.inputs], *moved]
     return list({id(x): x for x in read if id(x) in given and id(x) not in moving}.values())
 

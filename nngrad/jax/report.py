@@ -12,7 +12,9 @@ import jax
 import jaxlib
 from jax import numpy as jnp
 
-from ..extend import Function, followed_axes, obstacle
+from backward_registry import registry
+
+from ..extend import Function
 
 _LIBRARIES = tuple([os.path.join(os.path.dirname(file), "") for file in (
     jax.__file__, jaxlib.__file__, os.path.dirname(__file__)
@@ -76,9 +78,10 @@ class Opened:
         differentiable = any([jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.outvars]) and any(
             [jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.invars]
         )
-        exact = not obstacle(functions)
+        exact = all([rule is not None and rule.exact for rule in [registry.find(f.op) for f in functions]])
+        with_rows = any([x.ndim and x.spec.differentiable for f in functions for x in f.inputs])
         location = location_of_equation(equation)
-        self.opaque[Kept(tuple(primitives), reason, location, differentiable, _keep_rows(functions), exact)] += 1
+        self.opaque[Kept(tuple(primitives), reason, location, differentiable, not with_rows, exact)] += 1
 
     unopened: Counter[str] = field(default_factory=Counter)
     """The number of calls left to JAX as a whole, by reason."""
@@ -107,17 +110,6 @@ class Opened:
         for reason, n in self.unopened.items():
             lines += [f"left to JAX as a whole: {n} calls", f"    why:  {reason}", "    cost: JAX's own"]
         return "\n".join(lines)
-
-
-def _keep_rows(functions: Sequence[Function]) -> bool:
-    """Whether the results of some functions are known to keep the rows of every input that has any."""
-    for f in functions:
-        for x in f.inputs:
-            if x.ndim and x.spec.differentiable:
-                places = followed_axes([f], x, (0,))
-                if any([places.get(id(y)) != (0,) for y in f.outputs if id(y) in places]):
-                    return False
-    return True
 
 
 def location_of_equation(equation: Any) -> str:

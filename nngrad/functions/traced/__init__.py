@@ -8,6 +8,7 @@ The names below are all that packages outside of the kernel may take of it; setu
 all of them hide how versions of JAX differ. `CALLS` and `CUSTOM_RULES` are the primitives that only call a jaxpr, and
 those that have a derivative of a user's own. `count_closed_over(call)` and `counts_of_scan(parameters)` count inputs of
 these. `holds_tracers(closed)`: its constants belong to a trace around it, `READS_AROUND` is the message for that.
+`without_unread(function)` is a function of arrays without what its results do not need.
 
 *Structures.* `structure_of(jaxpr)` is equal for equal computations, custom derivatives included; `structure_of_called`
 and `structure_of_rules` are those of one call; `frozen` makes a key of any parameter, `key_of_array` and `array_value`
@@ -35,6 +36,7 @@ from ...graph.jaxpr import equations_in as equations_in
 from ...graph.jaxpr import name_of as name_of
 from ...graph.jaxpr import parameters_of as parameters_of
 from ...graph.jaxpr import primitives_in as primitives_in
+from ...graph.jaxpr import without_unread as without_unread
 from .jax_derivatives import custom_jax_derivative as custom_jax_derivative
 from .jax_derivatives import custom_jax_gradient as custom_jax_gradient
 from .jax_derivatives import inputs_of as inputs_of
