@@ -34,7 +34,6 @@ REST = "More"
 MODULES = {
     "checks": "Gradients against numeric differences",
     "hooks": "What watches functions run",
-    "plot": "Pictures of growth, memory, spectra and gradients",
     "hosts": "Several processes joined by JAX",
     "timing": "How long forward and backward take",
 }

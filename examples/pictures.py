@@ -1,23 +1,17 @@
-"""Pictures of graphs: a gradient penalty with the gradient of its gradient, the gradient of a loop, and plots.
+"""Pictures of graphs: a gradient penalty with the gradient of its gradient, and the gradient of a loop.
 
-The pictures of graphs are SVG files, which nn.draw writes without any other program; the plots are drawn by matplotlib.
-Those of the documentation are made by this script: `python examples/pictures.py --out docs/images`.
+They are SVG files, which nn.draw writes without any other program. Those of the documentation are made by this script:
+`python examples/pictures.py --out docs/images`.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections import OrderedDict
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import script
 
 import nngrad as nn
 import nngrad.functions as F
-import nngrad.parametric_functions as PF
 
 
 def penalty() -> nn.Variable:
@@ -53,29 +47,6 @@ def drawn() -> dict[str, nn.viewing.Drawing]:
     }
 
 
-def plotted() -> Any:
-    """A figure with the four plots, of a classifier that has not been trained."""
-    nn.seed(0)
-    rng = np.random.default_rng(0)
-    with nn.parameter_scope("", scope=OrderedDict()):
-        h = nn.Variable.from_numpy_array(rng.normal(size=(64, 6)).astype("f"))
-        label = nn.Variable.from_numpy_array(rng.integers(0, 3, (64, 1)))
-        for name in ("first", "second"):
-            h = F.tanh(PF.affine(h, 16, name=name))
-        loss = F.mean(F.softmax_cross_entropy(PF.affine(h, 3, name="logits"), label))
-        parameters = nn.get_parameters()
-    t = nn.Variable((8,), need_grad=True)
-    figure = script.figure(9, 6)
-    (a, b), (c, d) = figure.subplots(2, 2)
-    nn.plot.growth(F.tanh(F.sin(t)), t, 10, ax=a, others={"doubling": [2**n for n in range(1, 8)]})
-    nn.plot.memory([loss, *nn.grad([loss], list(parameters.values()))], ax=b)
-    nn.plot.hessian_spectrum(loss, parameters, vectors=8, iterations=100, ax=c)
-    loss.forward()
-    loss.backward()
-    nn.plot.gradient_norms(parameters, ax=d)
-    return figure
-
-
 def main() -> int:
     """Write the pictures."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -86,7 +57,6 @@ def main() -> int:
     for name, drawing in drawn().items():
         drawing.save(out / name)
         print(out / name)
-    script.save(plotted(), out / "plots.png")
     return 0
 
 

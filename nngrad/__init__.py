@@ -72,7 +72,7 @@ __all__ = [
     "get_parameters", "grad", "hessian", "hessian_diagonal", "hooks", "hosts", "hvp", "initializer", "jacobian", "jvp",
     "lanczos", "laplacian", "linear_solve", "load_exported", "load_graph", "load_parameters", "memory_report",
     "mesh", "minimize", "natural_gradient", "no_grad", "nth_derivative", "odeint", "parameter_scope",
-    "parametric_functions", "passes", "physics", "plot", "pop_parameter", "precision", "recompute", "register",
+    "parametric_functions", "passes", "physics", "pop_parameter", "precision", "recompute", "register",
     "registry", "root", "save_graph", "save_parameters", "seed", "set_auto_forward", "set_default_context",
     "set_function_post_hook", "set_function_pre_hook", "set_parameter", "set_solver_post_hook", "set_solver_pre_hook",
     "shard", "show", "show_passes", "show_registry", "show_rewrites", "simplify", "solvers", "source_locations",
@@ -84,7 +84,7 @@ __all__ = [
 _MODULES = {
     "checks": "inspection.checks", "hooks": "inspection.hooks", "hosts": "distributed.hosts",
     "initializer": "initializer", "jax": "jax", "nnabla": "nnabla", "parameter": "parameter",
-    "parametric_functions": "parametric_functions", "physics": "physics", "plot": "inspection.viewing.plots",
+    "parametric_functions": "parametric_functions", "physics": "physics",
     "solvers": "solvers", "timing": "inspection.timing", "torch": "torch",
 }  # fmt: skip
 """Modules that are imported when they are asked for."""
@@ -187,7 +187,6 @@ if TYPE_CHECKING:
         unset_function_pre_hook,
     )
     from .inspection.lanczos import lanczos
-    from .inspection.viewing import plots as plot
     from .inspection.viewing.draw import draw
     from .inspection.viewing.view import view
     from .jax.compilation_cache import cache_compilations

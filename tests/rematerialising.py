@@ -11,11 +11,11 @@ import numpy as np
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.execution.compiled import temporary_bytes
 from nngrad.execution.interpret import interpret
 from nngrad.execution.lower import linearize, lower
 from nngrad.graph import Function, Variable, engine
-from nngrad.memory import timeline, trial_of
-from nngrad.memory.trials import Trial
+from nngrad.memory import timeline
 from tests.costs import compilations
 from tests.oracle import compiled_cheaply
 
@@ -84,14 +84,14 @@ def predicted(outputs: Sequence[Variable]) -> int:
 
 def allotted(outputs: Sequence[Variable]) -> int:
     """Bytes of temporaries that the compiler allots for the graph of `outputs`, by its own account."""
-    nbytes = trial_of(linearize(outputs).program).nbytes
+    nbytes = temporary_bytes(linearize(outputs).program)
     assert nbytes is not None
     return nbytes
 
 
 def structure_alone() -> Any:
     """A context where compilers tell nothing of memory, so that structure alone decides, and nothing is compiled."""
-    return patch("nngrad.memory.search.trial_of", lambda program: Trial(program, None, None))
+    return patch("nngrad.memory.search.temporary_bytes", lambda program: None)
 
 
 @contextmanager

@@ -278,8 +278,7 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
             return [*request.outputs, *distinct_variables(found[: len(request.inputs)], since)]
 
         every = engine.rematerialised(
-            task.outputs, every, request.recompute, request.runs_as or handed_out, task.seeds, inputs, request.runs,
-            emit,
+            task.outputs, every, request.recompute, request.runs_as or handed_out, task.seeds, inputs, emit,
         )  # fmt: skip
         gradients, rest = every[: len(gradients)], every[len(gradients) :]
         pairs = [(x, gx) for (x, _), gx in zip(pairs, rest, strict=True)]

@@ -52,8 +52,6 @@ class Request(NamedTuple):
     runs_as: Callable[[list[Variable]], Any] | None = None
     """Makes the program for which to plan rematerialisation from gradients; None: one that returns outputs and
     gradients."""
-    runs: bool = True
-    """Whether that is likely to run as it is, so that its executable is worth keeping."""
     keep: bool = False
     """Whether each gradient is kept at its input."""
     bind: bool = False
@@ -493,17 +491,19 @@ def derivations_in(functions: Sequence[Function]) -> list[ResultDerivation]:
     return list({(id(each.derivation), each.mode): each for each in found}.values())
 
 
+def ancestry(results: Iterable[ResultDerivation]) -> list[ResultDerivation]:
+    """The records of results of `grad`, and of all gradients that they are gradients of."""
+    found, seen = list(results), set()
+    for each in found:  # which grows
+        if each.derivation is not None and each.derivation not in seen:
+            seen.add(each.derivation)
+            found += derivations_in(functions_of(each.derivation.outputs))
+    return found
+
+
 def history(results: Iterable[ResultDerivation]) -> frozenset[tuple[int, Mode]]:
     """The orders and modes of results of `grad`, and of all gradients that they are gradients of."""
-    found: set[tuple[int, Mode]] = set()
-    waiting, seen = list(results), set()
-    while waiting:
-        order, mode, derivation = waiting[-1].order, waiting[-1].mode, waiting[-1].derivation
-        found |= {(order, mode), *waiting.pop().before}
-        if derivation is not None and derivation not in seen:
-            seen.add(derivation)
-            waiting += derivations_in(functions_of(derivation.outputs))
-    return frozenset(found)
+    return frozenset().union(*[{(each.order, each.mode), *each.before} for each in ancestry(results)])
 
 
 def check_updates(path: Sequence[Function]) -> None:

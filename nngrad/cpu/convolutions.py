@@ -17,8 +17,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from ..extend import Ints, Op, Spec, as_ints, has_name
-from ..extend import ShapeArgument as Shape
+from ..extend import Op, Spec, as_ints, has_name
 from ..functions.arithmetic import alike, floating, widened
 from ..functions.barriers import computed_once
 from ..functions.convolution import (
@@ -31,9 +30,10 @@ from ..functions.convolution import (
 )
 from ..functions.pooling_windows import at_places, windows
 from ..functions.transposition import missing_places, transposed
-from .facts import first_order, last_order
+from .facts import Shape, first_order, last_order
 from .thresholds import MANY_GROUPS, MOST_TAPS, WIDE_GROUP, WORTH_THE_LIBRARY
 
+Ints = int | tuple[int, ...]
 Forward = Callable[..., jax.Array]
 Choice = Callable[[Sequence[Spec], Mapping[str, Any]], Forward | None]
 """From the specs of the inputs, and the arguments by name, to what runs in place of an op's forward, if anything."""

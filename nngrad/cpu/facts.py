@@ -13,11 +13,11 @@ from typing import Any
 
 from .. import functions as F
 from ..extend import Op
-from ..extend import ShapeArgument as Shape
 from ..functions.axes import axes_of
 from ..functions.convolution import convolve, convolve_data_grad, convolve_filter_grad
 from ..functions.resampling import resample, resample_transpose
 
+Shape = tuple[int, ...]
 Named = Mapping[str, Any]
 Moved = Callable[[tuple[Shape, ...], Named], Named | None]
 """From the shapes of the inputs, and the arguments by name, to the arguments that change; None if it is impossible."""

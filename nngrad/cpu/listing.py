@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..extend import Call, Keys, Spec, has_opaque
+from ..extend import Call, Spec
 from .thresholds import LEAST
 
 
@@ -90,7 +90,7 @@ class Listing:
         labels = []
         for n, call in enumerate(self.calls):
             key = (call.op, call.arguments, tuple([self.specs[i] for i in call.ins]))
-            if not call.op.is_own or has_opaque(call.arguments):
+            if not call.op.is_own or call.opaque:
                 key = (n,)  # type: ignore[assignment]  # equal to no other
             labels.append(known.setdefault(key, len(known)))
         return labels
@@ -124,7 +124,9 @@ def _only_added(calls: Sequence[Call]) -> set[int]:
     return added.difference([i for call in calls if not is_long_sum(call) for i in call.ins])
 
 
-def _ways(call: Call, keys: Keys | None, source: Any, specs: Mapping[int, Spec]) -> list[list[tuple[Window, int]]]:
+def _ways(
+    call: Call, keys: Callable[..., Any] | None, source: Any, specs: Mapping[int, Spec]
+) -> list[list[tuple[Window, int]]]:
     """For each part of a call, all choices of one index to leave open."""
     assert keys is not None
     told = keys(tuple([specs[i].shape for i in call.ins]), call.op.named(call.arguments))
@@ -139,7 +141,7 @@ def _joined(call: Call, specs: Mapping[int, Spec]) -> list[tuple[Window, int]]:
 
 
 def _parts(
-    taking: Sequence[tuple[Call, tuple[int, ...], Keys | None, Any]], specs: Mapping[int, Spec]
+    taking: Sequence[tuple[Call, tuple[int, ...], Callable[..., Any] | None, Any]], specs: Mapping[int, Spec]
 ) -> dict[int, tuple[Window, int]]:
     """Parts of arrays that are taken or put at more indices than a single step of a recurrence uses.
 

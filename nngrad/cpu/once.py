@@ -31,9 +31,7 @@ from ..extend import (
     Spec,
     block_of,
     calls_of,
-    is_sum,
     late,
-    makers,
     op,
     with_forward,
     without_identities,
@@ -132,7 +130,7 @@ def barrier(*x: Any) -> Any:
 
 def with_sums_once(block: Block) -> Block:
     """The block with barriers so that XLA computes sums along recurrences once; unchanged if there are none."""
-    if sum([is_sum(op) for op, _, _ in block.steps]) <= MOST_SOURCES:
+    if sum([op.is_sum for op, _, _ in block.steps]) <= MOST_SOURCES:
         return block
     return _Recurrences(block).with_barriers() or block
 
@@ -145,10 +143,10 @@ class _Recurrences:
         calls, self._outputs = without_identities(block, listed)
         self._inputs = block.inputs
         self._calls = late(calls, self._outputs)
-        self._maker = makers(self._calls)
+        self._maker = _makers(self._calls)
         self._count_readers()
         self._calls.sort(key=self._early_parts())
-        self._maker = makers(self._calls)
+        self._maker = _makers(self._calls)
         self._count_readers()
         self._waiting: dict[int, list[tuple[int, int]]] = {}
         """For a reader: the values that it must read later, each with what it must wait for."""
@@ -202,7 +200,7 @@ class _Recurrences:
     def _looked_at(self, n: int) -> tuple[bool, int, int | None]:
         """Whether a call is computed once; else the last reader that would recompute it, and what that can wait for."""
         call = self._calls[n]
-        if not is_sum(call.op) or len(self._readers[n]) < 2:
+        if not call.op.is_sum or len(self._readers[n]) < 2:
             return False, n, None
         computing = [m for m in self._readers[n] if self._calls[m].op.fuses]
         if not computing:
@@ -233,7 +231,7 @@ class _Recurrences:
 
     def _is_divisible(self, call: Call) -> bool:
         """Whether the call is a sum that can be split into any parts."""
-        return is_sum(call.op) and call.op.fold is not None and not call.op.weights
+        return call.op.is_sum and call.op.fold is not None and not call.op.weights
 
     def _early_parts(self) -> Callable[[Call], tuple[int, int]]:
         """A sort key for the calls that moves the terms of large sums to just after their inputs."""
@@ -302,6 +300,11 @@ class _Recurrences:
                     continue
             calls.append(call._replace(ins=tuple(ins)))
         return block_of(self._inputs, calls, [instead.get(i, i) for i in self._outputs])
+
+
+def _makers(calls: Iterable[Call]) -> dict[int, int]:
+    """The indices of the calls that make values, by value."""
+    return {i: n for n, call in enumerate(calls) for i in call.outs}
 
 
 def _combines_at_once(call: Call, operand: int) -> bool:

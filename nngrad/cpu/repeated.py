@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..extend import Array, Op, RolledLoop, Spec, Static, Step, op, run_steps, spec_of
+from ..extend import Array, Op, RolledLoop, Spec, Static, op, spec_of
 from .listing import Listing, Window
 from .repetitions import AlongSteps, Before, Each, Read, Repetition, Same, Slices, StepValue
 
@@ -110,7 +110,7 @@ def _loop_of_steps(*x: Array, loop: Static) -> tuple[jax.Array, ...]:
     def step(carry: Any, _: tuple[()]) -> Any:
         t, handed, _, totals = carry
         given = (*same, *handed, *[part.of(array, t) for part, array in zip(loop.parts, sources, strict=True)])
-        values = run_steps(loop.steps, given)
+        values = loop.values(given)
 
         def value(i: int) -> Any:
             return given[i] if i >= 0 else values[~i]
@@ -248,7 +248,7 @@ class RolledSteps:
         self.outside = [read for read in reads if isinstance(read, Outside)]
         """The reads of arrays by parts."""
         self._parts: list[AxisPart] = []
-        self._steps: list[Step] = []
+        self._steps: list[tuple[Op, tuple[Any, ...], tuple[int, ...]]] = []
         self._count = 0
         first = len(self.same)
         self._numbers: dict[Read, int] = {Same(number): k for k, number in enumerate(self.same)}

@@ -15,7 +15,6 @@ import jax
 from jax import lax
 
 from .. import functions as F
-from ..extend import AxesArgument as Axes
 from ..extend import Block, Call, Op, Spec, bodies_in, calls_of, with_forward
 from ..functions.arithmetic import floating, widened
 from ..functions.axes import axes_of
@@ -81,7 +80,7 @@ def _sum(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
     return _by_product if given.size > MANY_SUMS * reduced_count(given, axes) > 0 else None
 
 
-def _by_product(x: jax.Array, axis: Axes | None, keepdims: bool) -> jax.Array:
+def _by_product(x: jax.Array, axis: int | tuple[int, ...] | None, keepdims: bool) -> jax.Array:
     """A sum over leading axes, as a product with ones."""
     axes = axes_of(axis, x.ndim)
     shape = x.shape[len(axes) :]

@@ -10,11 +10,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 
 from ..graph import engine
 from ..graph.bounded_cache import BoundedCache, CacheInfo, about_structures, cache_about_structures
 from ..graph.placement import Placement
-from ..graph.process import check_process
+from ..graph.process import Process, check_process
 from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_AN_EXECUTABLE, MOST_TRUSTED
 from .executable import Executable, Settings, has_two_tiers, note_call, quick_options, spent
 from .lower import in_partitions, lower, lowered_where_it_runs, lowered_whole
@@ -84,6 +85,28 @@ def executable_of(program: Program, at_its_best: bool = False) -> Callable[..., 
     if executable is None:
         executable = keep_executable(given.program, executable_in_one(given), [len(program.block.steps)])
     return functools.partial(executable, given.numbers)
+
+
+def temporary_bytes(program: Program) -> int | None:
+    """The bytes of temporaries that a program takes while it runs, as its compiler reports them; None if it reports
+    none, or does not get the program as a whole.
+
+    The program is compiled for that, unless it was already, and its executable is kept for when it runs. Nothing is
+    run.
+    """
+    if Process.cannot_compute or program.group is not None:
+        return None
+    made, takes = executable_of(program), hoisted_of(program).takes
+    executable: Executable = made.func if isinstance(made, functools.partial) else made  # type: ignore[assignment]
+    shardings: Sequence[Any]  # as at run time: a jitted function is compiled again for other placements
+    if program.mesh is None:
+        shardings = [None if program.device is None else SingleDeviceSharding(program.device)] * len(takes)
+    else:
+        places = [*[()] * (len(takes) - len(program.block.inputs)), *program.places]
+        shardings = [program.mesh.sharding(axes) for axes in places]
+    like = tuple([spec.abstract(each) for spec, each in zip(takes, shardings, strict=True)])
+    nbytes: int | None = executable.temporaries(like)
+    return nbytes
 
 
 def _made(program: Program) -> tuple[Program, Executable, list[int]]:

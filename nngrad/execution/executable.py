@@ -74,7 +74,7 @@ class Executable:
 
     __slots__ = (
         "__weakref__", "_call", "_compiled", "_decided", "_divided", "_in_equal_parts", "_in_partitions", "_lock",
-        "_opaque", "_quick", "_seconds", "_settings", "_tiered", "_waits", "function",
+        "_opaque", "_quick", "_seconds", "_settings", "_temporaries", "_tiered", "_waits", "function",
     )  # fmt: skip
 
     function: Any
@@ -105,6 +105,8 @@ class Executable:
         """The function of the quick tier, if that has been compiled."""
         self._seconds = 0.0
         """Seconds of compilation to report."""
+        self._temporaries: int | None = None
+        """Bytes of temporaries, if the compiler has reported them."""
         self._lock = threading.RLock()  # reentrant, for signal handlers
         self._decided: Callable[..., Any] | None = None
         """The function that serves every call from now on; None as long as each call has to decide."""
@@ -233,6 +235,8 @@ class Executable:
 
         It is compiled as for the next call, in the same tier, but in one piece. Nothing is run.
         """
+        if self._temporaries is not None or not _is_jitted(self.function):
+            return self._temporaries
         device, needs_x64, _ = self._settings or Settings()
         is_quick = self._tiered is not None and not was_called(self._tiered) and self._has_quick_tier()
         try:
@@ -241,7 +245,8 @@ class Executable:
                 analysis = self._compile(function, arrays).memory_analysis()
         except (jax.errors.JaxRuntimeError, NotImplementedError):
             return None  # the error will be raised again when it matters
-        return None if analysis is None else int(analysis.temp_size_in_bytes)
+        self._temporaries = None if analysis is None else int(analysis.temp_size_in_bytes)
+        return self._temporaries
 
     def _look_at(self, traced: Any) -> None:
         """Find out whether user code calls functions on the host.

@@ -17,7 +17,7 @@ from ..graph.body_op import ControlOp, in_place_of
 from ..graph.messages import left_out
 from ..graph.options import Switched, switched
 from ..graph.traverse import operands_first
-from .partitions import Partition, cut, hoist_from, is_long
+from .partitions import Partition, cut, hoist_from, hoisted_in, is_long
 from .program import Call, Program, block_of, calls_of, platform_of, rolled_loops
 
 
@@ -277,6 +277,39 @@ def loops_in(block: Block) -> tuple[LoopFound, ...]:
     return tuple([LoopFound(loop.length, loop.functions) for loop in rolled_loops(block)])
 
 
-def loops_found(program: Program) -> tuple[LoopFound, ...]:
-    """The recurrences that become loops when the program is compiled."""
-    return loops_in(prepared(program).block)
+class Stage(NamedTuple):
+    """What one pass makes of a program on its way to the compiler."""
+
+    name: str
+    """The name of the pass."""
+    what: str
+    """What the pass looks for."""
+    left_out: bool
+    """Whether `nn.passes` leaves it out."""
+    before: Block
+    after: Block
+    """The same block where the pass changes nothing; also where it cuts."""
+    loops: tuple[LoopFound, ...]
+    """The recurrences that it turns into loops."""
+    hoisted: int
+    """How many numbers it turns into inputs."""
+    partitions: int
+    """Into how many partitions it cuts the block; 0 for none."""
+    compiled: int
+    """How many of these are compiled, since others are equal to them."""
+
+
+def stages_of(program: Program, platform: str | None = None) -> list[Stage]:
+    """How a program is prepared for the compiler of a platform, pass by pass; by default for the one that it runs on.
+    Nothing is compiled."""
+    platform = platform_of(program) if platform is None else platform
+    is_cut = is_too_long(program) and lowered(program, platform).partitions is not None
+    hoisted = program.block if is_cut or HOIST.name in program.without else HOIST.run(program.block)
+    found = []
+    for each, before, made in [(HOIST, program.block, hoisted), *steps_of_lowering(program, platform)]:
+        parts, after = (made, before) if isinstance(made, list) else ([], made)
+        found.append(Stage(
+            each.name, each.what, each.name in program.without, before, after, loops_in(after)[len(loops_in(before)) :],
+            hoisted_in(after) - hoisted_in(before), len(parts), len({part.block for part in parts}),
+        ))  # fmt: skip
+    return found

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 
 from ..graph import Op, Spec
-from ..graph.block import Block, Step
+from ..graph.block import Block, Step, has_opaque, run_steps
 from ..graph.placement import Axes, Processes, group_of, running_on, several_processes
 from ..graph.traverse import operands_first
 
@@ -131,6 +131,11 @@ class Call(NamedTuple):
     ins: tuple[int, ...]
     outs: tuple[int, ...]
 
+    @property
+    def opaque(self) -> bool:
+        """Whether user code is among its arguments: it is equal to no other call."""
+        return has_opaque(self.arguments)
+
 
 @dataclass(frozen=True)
 class RolledLoop:
@@ -146,6 +151,10 @@ class RolledLoop:
     def functions(self) -> int:
         """The number of functions in each step."""
         return len(self.steps)
+
+    def values(self, arrays: Sequence[Any]) -> list[Any]:
+        """The values of one step, computed from its inputs."""
+        return run_steps(self.steps, arrays)
 
 
 def rolled_loops(block: Block) -> tuple[RolledLoop, ...]:
@@ -165,11 +174,6 @@ def with_forward(op: Op, forward: Callable[..., Any], name: str) -> Op:
     found.__dict__.update(op.__dict__)
     found.name, found.forward, found.stands_for = name, forward, op
     return found
-
-
-def is_sum(op: Op) -> bool:
-    """Whether `op` adds up several arrays, element by element."""
-    return op.linear == "together" and op.diagonal and (op.variadic or len(op.input_names) > 1)
 
 
 def calls_of(block: Block) -> tuple[list[Call], dict[int, Spec]]:
@@ -206,14 +210,9 @@ def block_of(inputs: tuple[Spec, ...], calls: Sequence[Call], outputs: Sequence[
     return Block(inputs, steps, (), tuple([numbers[i] for i in outputs]))
 
 
-def makers(calls: Sequence[Call]) -> dict[int, int]:
-    """The indices of the calls that make values, by value."""
-    return {i: n for n, call in enumerate(calls) for i in call.outs}
-
-
 def late(calls: Sequence[Call], outputs: Sequence[int]) -> list[Call]:
     """The calls that `outputs` depend on, each as late as its readers allow: depth first, the longest path first."""
-    maker = makers(calls)
+    maker = {i: n for n, call in enumerate(calls) for i in call.outs}
     depth: list[int] = []
     for call in calls:
         depth.append(1 + max([depth[maker[i]] for i in call.ins if i in maker], default=-1))

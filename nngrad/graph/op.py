@@ -253,6 +253,16 @@ class Op(Facts, Generic[P, R]):
         """`forward` with the arguments bound, for tracing: if it exchanges with other processes, as one of them."""
         return as_one_of(self.bind(arguments), groups_of(self, arguments))
 
+    def jaxpr(self, arguments: tuple[Any, ...], inputs: Sequence[Spec]) -> Any:
+        """The jaxpr of its forward, for inputs of these shapes and dtypes."""
+        with x64_if(arguments_need_x64(arguments) or any([spec.needs_x64 for spec in inputs])):
+            return jax.make_jaxpr(self.traceable(arguments))(*[spec.abstract() for spec in inputs]).jaxpr
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it adds up several arrays, element by element."""
+        return self.linear == "together" and self.diagonal and (self.variadic or len(self.input_names) > 1)
+
     def named(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
         """The static arguments, by name."""
         given = map(plain, arguments) if self._has_floats else arguments

@@ -23,9 +23,6 @@ MOST_ASKED = 50_000
 BYTES_ASKED = 400
 """The approximate size of a step in a cached request or gradient: 280 measured, and 400 once it was instantiated."""
 
-BYTES_OF_A_STEP = 200
-"""The approximate size of a program's step in a cache key."""
-
 BYTES_OF_AN_EXECUTABLE = 3 << 19
 """The approximate size of an executable, however small: measured as the growth of the process, for XLA's CPU backend.
 """

@@ -10,21 +10,9 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-import jax
 import numpy as np
 
-from ..extend import (
-    Block,
-    BoundedCache,
-    ControlOp,
-    Op,
-    Spec,
-    Variable,
-    arguments_need_x64,
-    functions_of,
-    variables,
-    x64_if,
-)
+from ..extend import Block, ControlOp, Op, Spec, Variable, cache_about_structures, functions_of, variables
 from ..functions.traced import name_of, parameters_of
 from .shown import aligned, html_table
 
@@ -49,20 +37,14 @@ class Cost(NamedTuple):
         return Cost(*[a * count for a in self])
 
 
-_traced = BoundedCache(4096)
+_traced = cache_about_structures(4096)
 """Costs without bytes, by op, arguments and specs of the inputs."""
 
 
 def cost_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...]) -> Cost:
     """The cost of an op alone on inputs of these shapes and dtypes: each input is read and each output written once."""
-    cost: Cost = _traced.part((op,)).get((op, arguments, given), lambda: _traced_cost(op, arguments, given))
+    cost: Cost = _traced.part((op,)).get((op, arguments, given), lambda: _cost_of_jaxpr(op.jaxpr(arguments, given)))
     return cost._replace(bytes=sum([s.nbytes for s in (*given, *op.result_specs(given, arguments))]))
-
-
-def _traced_cost(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...]) -> Cost:
-    with x64_if(any(s.needs_x64 for s in given) or arguments_need_x64(arguments)):
-        traced = jax.make_jaxpr(op.traceable(arguments))(*[s.abstract() for s in given])
-    return _cost_of_jaxpr(traced.jaxpr)
 
 
 class Application(NamedTuple):

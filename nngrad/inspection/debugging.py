@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..extend import Function, Switched, Variable, check_bool, locate, start_with, switched
+from ..extend import Function, Switched, Variable, check_bool, start_with, switched, users_location
 from ..parameter import Scope, get_current_parameter_scope, path_of_scope
 from .nan import Array, Beginning, Checker, located
 from .stepwise import location_text
@@ -116,7 +116,7 @@ def _noting() -> Callable[[Function], None]:
     """The names of scopes by id; holding the scopes here prevents reuse of their ids."""
 
     def note(f: Function) -> None:
-        locate(f)
+        f.location = users_location()
         scope = get_current_parameter_scope()
         if id(scope) not in known:
             known[id(scope)] = scope, path_of_scope(scope)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, NamedTuple
-from weakref import ReferenceType, ref
 
 from ..extend import (
     Block,
@@ -86,8 +85,6 @@ class Description:
         """The Function of each node outside of bodies."""
         self.leaves: dict[int, Variable] = {}
         """The leaves, by node."""
-        self.leaf_refs: dict[int, ReferenceType[Variable]] = {}
-        """Weak references to the leaves, by node."""
         self.needs_grad: dict[int, bool] = {}
         """`need_grad` of leaves."""
         self.origins: list[int] = []
@@ -225,7 +222,7 @@ class _Describing:
         closing = Closing(dict.fromkeys([y for y in outputs if y.parent is None]))
         closing.write(as_made(functions_of(outputs)))
         # A name with a scope belongs to an unregistered parameter, such as those of a Module.
-        unregistered = {id(x._data): x.name for x in closing.leaves if "/" in x.name}
+        unregistered = {id(x.cell): x.name for x in closing.leaves if "/" in x.name}
         self._parameters = {**unregistered, **parameters}
         self._closing = closing
         self._made = made = Description(closing.block(closing.numbers(outputs)))
@@ -254,11 +251,11 @@ class _Describing:
         return len(self._made) - 1
 
     def _leaf(self, x: Variable) -> int:
-        made, path = self._made, self._parameters.get(id(x._data))
+        made, path = self._made, self._parameters.get(id(x.cell))
         name = self._names.given(path or x.name) if path or x.name else self._names.new("leaf")
         kind = Kind.LEAF if path is None else Kind.PARAMETER
         node = self._node(name, (name,), None, kind, 0, x.spec.alone, (), (), 0, None, -1, None)
-        made.leaves[node], made.leaf_refs[node], made.needs_grad[node] = x, ref(x), bool(x.need_grad)
+        made.leaves[node], made.needs_grad[node] = x, bool(x.need_grad)
         return node
 
     def _steps(

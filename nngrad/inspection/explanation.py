@@ -7,35 +7,21 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import reduce
 from operator import or_
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..extend import (
-    HOIST,
     RULES,
-    Block,
-    Derivation,
     Function,
     LoopFound,
     Op,
-    Partition,
-    Pass,
-    ResultDerivation,
     Spec,
+    Stage,
     Variable,
-    derivation_of,
-    derivations_in,
+    ancestry,
     device_of,
     functions_of,
-    history,
-    hoisted_in,
-    is_too_long,
     linearize,
-    loops_found,
-    loops_in,
-    lowered,
-    platform_of,
-    platforms,
-    steps_of_lowering,
+    stages_of,
     variables,
 )
 from .cost import Tally, count
@@ -145,41 +131,35 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
         ValueError: A Variable is not a result of `nn.grad`.
     """
     given = variables(gradients, "gradients")
-    results: list[ResultDerivation] = []
     for i, gx in enumerate(given):
-        derived_by = derivation_of(gx)
-        if derived_by is None:
+        if gx.derived_by is None:
             raise ValueError(f"gradients[{i}] is not a result of nn.grad")
-        results.append(derived_by)
+    results = ancestry([gx.derived_by for gx in given])
+    behind = {step for each in results for step in ((each.order, each.mode), *each.before)}
     counted = count(given, each_step=False)
     nothing = Tally(0, 0, 0, 0, 0)
     orders = [
         OrderOfGradient(order, mode, reason, tally.functions, tally.matrix_products)
-        for order, (mode, reason) in sorted(history(results))
+        for order, (mode, reason) in sorted(behind)
         for tally in [counted.by_order.get(order, nothing)]
     ]
     linear = linearize(given, device=device_of(given), effects=False)
-    loops, equal = loops_found(linear.program), _equal_leaves(linear.leaves)
-    shared = _shared_layers(functions_of(given))
-    separate = _separate_partials(results)
-    return Explanation(tuple(orders), counted.functions, counted.matrix_products, loops, equal, shared, separate)
+    loops = [loop for stage in stages_of(linear.program) for loop in stage.loops]
+    return Explanation(
+        tuple(orders), counted.functions, counted.matrix_products, tuple(loops), _equal_leaves(linear.leaves),
+        _shared_layers(functions_of(given)), _separate_partials(results),
+    )  # fmt: skip
 
 
-def _separate_partials(results: Iterable[ResultDerivation]) -> int:
+def _separate_partials(results: Iterable[Any]) -> int:
     """The most results of one call of `nn.grad`, or columns of one, that further calls differentiate."""
-    waiting, seen = list(results), set[Derivation]()
-    partials: dict[Derivation, set[Variable]] = {}
-    while waiting:
-        derivation = waiting.pop().derivation
-        if derivation is None or derivation in seen:
-            continue
-        seen.add(derivation)
-        waiting += derivations_in(functions_of(derivation.outputs))
-        for y in derivation.outputs:
+    partials: dict[object, set[Variable]] = {}
+    for derivation in {each.derivation: None for each in results}:
+        for y in () if derivation is None else derivation.outputs:
             gx = y
-            while derivation_of(gx) is None and gx.parent is not None and len(gx.parent.inputs) == 1:
+            while gx.derived_by is None and gx.parent is not None and len(gx.parent.inputs) == 1:
                 (gx,) = gx.parent.inputs  # of which y is a column, or the sum
-            known = derivation_of(gx)
+            known = gx.derived_by
             if known is not None and known.derivation is not None:
                 inputs = known.derivation.inputs
                 if len(inputs) > 1 or (inputs[0].ndim == 2 and inputs[0].shape[1] > 1 and y is not gx):
@@ -203,7 +183,7 @@ def _shared_layers(functions: Iterable[Function]) -> tuple[SharedLayer, ...]:
     for f in built:
         for position, x in enumerate(f.inputs):
             if x.parent is None and x.need_grad:
-                name = named.get(id(x._data), x.name)
+                name = named.get(id(x.cell), x.name)
                 if "/" in name:  # a layer's parameter, not one made by hand
                     readers.setdefault((name, f.op, position), []).append(f)
     several = {key: fs for key, fs in readers.items() if len(fs) > 1}
@@ -250,38 +230,29 @@ def show_passes(outputs: Variable | Iterable[Variable], platform: str | None = N
     """
     listed = variables(outputs, "outputs")
     program = linearize(listed, device=device_of(listed)).program
-    place = platform_of(program) if platform is None else platform
-    if platform is not None and platform not in (*platforms(), "gpu", "cuda", "rocm", "tpu"):
+    if platform not in (None, "cpu", "gpu", "cuda", "rocm", "tpu"):
         raise ValueError(f"platform: must be 'cpu', 'gpu' or 'tpu', got {platform!r}")
-    is_cut = is_too_long(program) and lowered(program, place).partitions is not None
-    hoisted = program.block if is_cut or "hoist" in program.without else HOIST.run(program.block)
-    stages = [(HOIST, program.block, hoisted), *steps_of_lowering(program, place)]
     rows = [("pass", "before", "after", "")]
-    rows += [_row(each, before, after, each.name in program.without) for each, before, after in stages]
+    for stage in stages_of(program, platform):
+        rows.append((stage.name, str(len(stage.before.steps)), str(len(stage.after.steps)), _changes(stage)))
     print("\n".join(aligned(rows, numbers=(1, 2))))
 
 
-def _row(each: Pass, before: Block, after: Block | list[Partition], is_left_out: bool) -> tuple[str, str, str, str]:
-    count = str(len(before.steps))
-    if isinstance(after, list):
-        kinds = len({partition.block for partition in after})
-        what = f"{len(after)} partitions, {kinds} of them compiled; their numbers become inputs, and no pass follows"
-        return each.name, count, count, what
-    what = "left out" if is_left_out else f"no {each.what}" if after is before else _changes(before, after)
-    return each.name, count, str(len(after.steps)), what
-
-
-def _changes(before: Block, after: Block) -> str:
-    """The ops that became fewer and those that became more, the new loops, and the hoisted numbers."""
-    counts = [Counter([op.name for op, _, _ in block.steps]) for block in (before, after)]
+def _changes(stage: Stage) -> str:
+    """What a pass does: the ops that become fewer and those that become more, the new loops, and hoisted numbers."""
+    if stage.partitions:
+        return (f"{stage.partitions} partitions, {stage.compiled} of them compiled; their numbers become inputs, and "
+                "no pass follows")
+    if stage.left_out or stage.after is stage.before:
+        return "left out" if stage.left_out else f"no {stage.what}"
+    counts = [Counter([op.name for op, _, _ in block.steps]) for block in (stage.before, stage.after)]
     told = []
     for sign, difference in (("-", counts[0] - counts[1]), ("+", counts[1] - counts[0])):
         named = [f"{sign}{n} {name}" for name, n in difference.most_common(_MOST_NAMED)]
         if rest := sum(difference.values()) - sum([n for _, n in difference.most_common(_MOST_NAMED)]):
             named.append(f"{sign}{rest} others")
         told += named
-    loops = loops_in(after)[len(loops_in(before)) :]
-    told += [f"a loop: {loop.steps} steps of {loop.functions} functions" for loop in loops]
-    if numbers := hoisted_in(after) - hoisted_in(before):
-        told.append(f"numbers made inputs: {numbers}")
+    told += [f"a loop: {loop.steps} steps of {loop.functions} functions" for loop in stage.loops]
+    if stage.hoisted:
+        told.append(f"numbers made inputs: {stage.hoisted}")
     return ", ".join(told) or "other order, or changes in bodies"

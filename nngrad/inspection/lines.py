@@ -65,14 +65,12 @@ class Writer:
         self._columns = columns
         self._folds = {fold.nodes[0][0]: fold for fold in folds}
         self._folded = bool(folds)
-        self.nodes = described.members[-1]
-        """The nodes outside of bodies."""
         self._last_location: Any = None
 
     def lines(self) -> Iterator[Line]:
         """All lines."""
         d, n = self._d, 0
-        yield from self._leaves(d.leaf_refs, self._folded)
+        yield from self._leaves(d.needs_grad, self._folded)
         while n < len(d.top):
             node = d.top[n]
             fold = self._folds.get(node)
@@ -82,16 +80,9 @@ class Writer:
             else:
                 yield from self._fold(fold)
                 n += len(fold.nodes) * len(fold.nodes[0])
-        yield self.results()
+        yield self._results()
 
-    def node_lines(self, node: int) -> Iterator[Line]:
-        """The lines of a node outside of bodies."""
-        if self._d.ops[node] is None:
-            yield from self._leaves([node], together=False)
-        else:
-            yield from self._function(node, 0)
-
-    def results(self) -> Line:
+    def _results(self) -> Line:
         """The line of the results."""
         results = _shortened([self._named(node, output) for node, output in self._d.outputs], _MOST_RESULTS)
         return Line(0, (Part("results: "), *_separated(results)))

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..extend import Function, Spec, Variable, bodies_of, device_of, functions_of, linearize, variables
-from ..memory import Timeline, timeline, trial_of
+from ..extend import ControlOp, Function, Spec, Variable, device_of, functions_of, linearize, temporary_bytes, variables
+from ..memory import Timeline, timeline
 from .recomputation import kept_for_gradients
 from .shown import html_table, shown_bytes
 
@@ -99,7 +99,7 @@ def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) 
     listed = variables(outputs, "outputs")
     linear = linearize(listed, device=device_of(listed))
     line = timeline(linear.program)
-    compiled = trial_of(linear.program).nbytes if compile else None
+    compiled = temporary_bytes(linear.program) if compile else None
     kept, again = _held(functions_of(listed))
     results = sum([y.spec.nbytes for y in listed])
     leaves = sum([spec.nbytes for spec in linear.program.block.inputs])
@@ -132,7 +132,7 @@ def _maker(x: Variable) -> str:
     f = x.parent
     if f is None:
         return "leaf"
-    for within in bodies_of(f):
+    for within in f.op.within(f.arguments, len(f.inputs)) if isinstance(f.op, ControlOp) else ():
         number = within.gives[x.index][1] if within.gives and f.op.multiple_results else None
         if number is not None:
             makers = [op.name for op, given, ins in within.body.steps

@@ -34,8 +34,7 @@ def parameter_names(parameters: Parameters) -> dict[int, str]:
     for name, x in (*every_parameter(), *(parameters or {}).items()):
         if not isinstance(x, Variable) or not isinstance(name, str):
             raise TypeError(f"parameters: expected a dict of Variables by name, got {name!r}: {type(x).__name__}")
-        if x._data is not None:
-            names[id(x._data)] = name
+        names[id(x.cell)] = name
     return names
 
 
@@ -54,11 +53,6 @@ class Names:
             return self.new(name)
         self._taken.add(name)
         return name
-
-    def like(self, name: str) -> str:
-        """The name that another graph uses, or a new one if that name was generated."""
-        kind = name.rstrip("0123456789")
-        return self.new(kind) if kind in self._numbers else self.given(name)
 
     def new(self, kind: str) -> str:
         """An unused name of this kind."""
@@ -91,7 +85,7 @@ def scopes_of(described: Description, sources: Sequence[Function | None], parame
     """
     found: list[ScopePath] = [None] * len(described)
     for i, x in described.leaves.items():
-        name = parameters.get(id(x._data))
+        name = parameters.get(id(x.cell))
         found[i] = None if name is None else _outer(name)
     above = _forward(described, sources, found, parameters)
     _between(described, found, above)
@@ -128,7 +122,7 @@ def _direct(f: Function, parameters: Mapping[int, str]) -> ScopePath:
     remembered: str | None = getattr(f, "scope", None)
     if remembered is not None:
         return remembered
-    named = [parameters[id(x._data)] for x in f.inputs if x.parent is None and id(x._data) in parameters]
+    named = [parameters[id(x.cell)] for x in f.inputs if x.parent is None and id(x.cell) in parameters]
     return common([_outer(name) for name in named])
 
 

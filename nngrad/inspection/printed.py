@@ -37,24 +37,15 @@ _COLOURS = {
 }  # fmt: skip
 """Colours of the orders of differentiation from the first on, on a terminal and in a notebook; they are distinct on
 white and on black."""
-_MARKS = {"+": "bold green", "-": "bold red"}
 _CSS = {
-    "bold": "font-weight:bold", "dim": "opacity:.65", "bold green": "color:#0f8a3c;font-weight:bold",
-    "bold red": "color:#d03a5a;font-weight:bold", **{name: f"color:{code}" for name, code in _COLOURS.items()},
+    "bold": "font-weight:bold", "dim": "opacity:.65", **{name: f"color:{code}" for name, code in _COLOURS.items()},
 }  # fmt: skip
 
 
 class Printed:
     """Base class of objects displayed as lines: as text, in colour on a terminal, and in notebooks."""
 
-    @property
-    def summary(self) -> str:
-        """The text below the lines."""
-        return ""
-
-    def _shown(self) -> tuple[Sequence[Line], Sequence[str]]:
-        """The lines, and the marks in front of them, if any."""
-        raise NotImplementedError
+    lines: tuple[Line, ...]
 
     def text(self, width: int | None = None) -> str:
         """The text in at most `width` columns; None for unlimited.
@@ -64,26 +55,19 @@ class Printed:
         """
         if width is not None:
             checked_count(width, "width", _NARROWEST, " or None")
-        rows = [row.plain for row in _rows(*self._shown(), width)]
-        return "\n".join([*rows, *filter(None, [self.summary])])
+        return "\n".join([row.plain for row in _rows(self.lines, width)])
 
     def __str__(self) -> str:
         return self.text(_width_of_output())
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from _rows(*self._shown(), options.max_width)
-        if self.summary:
-            from rich.text import Text
-
-            yield Text(self.summary)
+        yield from _rows(self.lines, options.max_width)
 
     def _repr_html_(self) -> str:
-        lines, marks = self._shown()
-        rows = [_html(row) for row in _rows(lines[:_MOST_IN_NOTEBOOKS], marks[:_MOST_IN_NOTEBOOKS], None)]
-        if len(lines) > _MOST_IN_NOTEBOOKS:
-            rows.append(f"… {len(lines) - _MOST_IN_NOTEBOOKS} more lines; print() shows them")
-        page = '<pre style="line-height:1.35;overflow-x:auto;white-space:pre">' + "\n".join(rows) + "</pre>"
-        return page + (f"<div>{self.summary}</div>" if self.summary else "")
+        rows = [_html(row) for row in _rows(self.lines[:_MOST_IN_NOTEBOOKS], None)]
+        if len(self.lines) > _MOST_IN_NOTEBOOKS:
+            rows.append(f"… {len(self.lines) - _MOST_IN_NOTEBOOKS} more lines; print() shows them")
+        return '<pre style="line-height:1.35;overflow-x:auto;white-space:pre">' + "\n".join(rows) + "</pre>"
 
 
 def _width_of_output() -> int | None:
@@ -94,37 +78,30 @@ def _width_of_output() -> int | None:
         return None
 
 
-def _rows(lines: Sequence[Line], marks: Sequence[str], width: int | None) -> Iterator[Text]:
-    """The lines in columns.
-
-    Args:
-        lines: The lines.
-        marks: The mark in front of each line: '+', '-' or ' '.
-        width: The available width in characters; None for unlimited.
-    """
+def _rows(lines: Sequence[Line], width: int | None) -> Iterator[Text]:
+    """The lines in columns, of a width in characters; None for unlimited."""
     codes, tails = [_code(line) for line in lines], [_tail(line) for line in lines]
     widest = min(max([code.cell_len for code, tail in zip(codes, tails, strict=True) if tail], default=0), _WIDEST)
-    room = None if width is None else width - bool(marks)
     widths = [min(max([tail[k].cell_len for tail in tails if k < len(tail)], default=0), _WIDEST_CELL)
               for k in range(max(map(len, tails), default=0))]  # fmt: skip
-    if room is not None:
+    if width is not None:
         # The least important columns are omitted first, from the right, but never shapes and orders.
-        while len(widths) > _FIXED and room - _needed(widths) < min(widest, _ENOUGH):
+        while len(widths) > _FIXED and width - _needed(widths) < min(widest, _ENOUGH):
             widths.pop()
         # Then shapes (of functions with many results) and orders are cropped: the code is more important.
         for k in range(len(widths)):
-            missing = min(widest, _ENOUGH) - (room - _needed(widths))
+            missing = min(widest, _ENOUGH) - (width - _needed(widths))
             widths[k] -= max(0, min(missing, widths[k] - _NARROW))
-        widest = min(widest, max(_NARROW, room - _needed(widths)))
-    for i, (code, tail) in enumerate(zip(codes, tails, strict=True)):
-        row = _assembled((marks[i], _MARKS.get(marks[i], ""))) if marks else _assembled()
-        if room is not None:
-            code.truncate(widest if tail else room, overflow="ellipsis")
+        widest = min(widest, max(_NARROW, width - _needed(widths)))
+    for code, tail in zip(codes, tails, strict=True):
+        row = _assembled()
+        if width is not None:
+            code.truncate(widest if tail else width, overflow="ellipsis")
         if tail:
             code.pad_right(max(0, widest - code.cell_len))
         row.append_text(code)
         for k, (cell, cells) in enumerate(zip(tail, widths, strict=False)):
-            if room is not None:
+            if width is not None:
                 cell.truncate(cells, overflow="ellipsis")
             rest = any(tail[k + 1 : len(widths)])
             if cell or (rest and cells):

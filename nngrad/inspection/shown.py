@@ -126,8 +126,8 @@ def _kind_of(x: Variable) -> str:
 
 def _value_of(x: Variable) -> np.ndarray[Any, Any] | None:
     """The value of a Variable, if it is computed."""
-    cell = x._data
-    return None if cell is None or cell.is_deferred or cell.is_empty else cell.view
+    cell = x.cell
+    return None if cell.is_deferred or cell.is_empty else cell.view
 
 
 _OLD = "leaves have changed since"
@@ -135,9 +135,10 @@ _OLD = "leaves have changed since"
 
 def _is_old(x: Variable) -> bool:
     """Whether a leaf that the value of `x` was computed from has since been changed by the user, not by the graph."""
-    if x._at is None:
+    before = x.computed_from
+    if before is None:
         return False
-    before, functions = x._at.by_leaf(), functions_of([x])
+    functions = functions_of([x])
     updated = {id(leaf) for f in functions for leaf, _ in f.effects}
     leaves = {id(leaf): leaf for f in functions for leaf in f.inputs if id(leaf) in before.keys() - updated}
     return any([_has_changed(leaf, before[i]) for i, leaf in leaves.items()])

@@ -12,13 +12,10 @@ from ..extend import (
     Block,
     ControlOp,
     Function,
-    NdArray,
     Spec,
     Variable,
-    bodies_of,
     build_options,
     contained,
-    leaf_of,
     results_of,
     switch_to,
     x64_if,
@@ -76,7 +73,7 @@ class _BodyGraph(NamedTuple):
 @contained
 def _graph_of(body: Block, names: Sequence[str], context: Any) -> _BodyGraph:
     switch_to(context=context)
-    inputs = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
+    inputs = body.leaves()
     for x, name in zip(inputs, names, strict=True):
         x.name = name
     values = body.instantiate(inputs)
@@ -109,8 +106,10 @@ class _Stepper:
         """The values of a body."""
         known = self._graphs.get(id(body))
         if known is None:
-            (names,) = [within.inputs for within in bodies_of(self._owner) if within.role == role]
-            known = self._graphs[id(body)] = body, _graph_of(body, names, self._owner.context)
+            f = self._owner
+            assert isinstance(f.op, ControlOp)
+            (names,) = [each.inputs for each in f.op.within(f.arguments, len(f.inputs)) if each.role == role]
+            known = self._graphs[id(body)] = body, _graph_of(body, names, f.context)
         trail = (*self._trail, Step(self._owner, role, number))
         values: list[MarkedArray] = []
         for f, (_, _, ins) in zip(known[1].functions, body.steps, strict=True):

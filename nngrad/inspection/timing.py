@@ -17,15 +17,14 @@ from ..extend import (
     Variable,
     arrays_of,
     checked_count,
+    device_of,
     executable_of,
     executables,
     grad,
     leaves_of,
     linearize,
-    plan_of,
     spent,
     switched,
-    take_snapshot,
 )
 
 if TYPE_CHECKING:
@@ -198,13 +197,14 @@ def _phases(build: Callable[[], Variable]) -> tuple[float, float, float, float]:
     """The times of the phases of an iteration in milliseconds, waiting for the device after each."""
     start = perf_counter()
     loss = build()
-    take_snapshot([loss])
+    loss.forward()
     prepared = perf_counter()
     jax.block_until_ready(loss.data.array)
     computed = perf_counter()
-    plan, gradients = plan_of([loss]), grad([loss], _differentiated(loss))
+    program, leaves, *_ = linearize([loss], device=device_of([loss]))
+    gradients = grad([loss], _differentiated(loss))
     # In the order in which `backward()` lists it, so that both share an executable.
-    both = linearize([loss, *gradients], first=plan.leaves, device=plan.program.device)
+    both = linearize([loss, *gradients], first=leaves, device=program.device)
     executable, arrays = executable_of(both.program), arrays_of(both.leaves)
     prepared_again = perf_counter()
     jax.block_until_ready(executable(*arrays))

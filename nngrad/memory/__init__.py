@@ -6,8 +6,7 @@
     plan.py        costs of functions; and plans, in one form: how the forward pass is cut into segments, how these are
                    nested, and what is not kept
     rebuild.py     the gradient graph that follows a plan, in which functions wait for the segments that they depend on
-    liveness.py    the memory that a program takes, estimated from its structure
-    trials.py      and as the compiler reports it
+    liveness.py    the memory that a program takes, estimated from its structure; the compiler reports what it is
 
 `nn.grad` and `backward()` ask for it by `engine.rematerialised`, which is provided here.
 """
@@ -17,8 +16,7 @@ from .liveness import Timeline, peak_bytes, timeline
 from .plan import reads
 from .policies import LeastMemory, MemoryBudget, Segments, policy_key, recompute
 from .search import rematerialised
-from .trials import trial_of
 
-__all__ = ["LeastMemory", "MemoryBudget", "Segments", "Timeline", "reads", "recompute", "timeline", "trial_of"]
+__all__ = ["LeastMemory", "MemoryBudget", "Segments", "Timeline", "reads", "recompute", "timeline"]
 
 provide(engine, {"rematerialised": rematerialised, "policy_key": policy_key, "peak_bytes": peak_bytes})

@@ -1,7 +1,7 @@
 """The memory of a running program, estimated from its structure: from shapes, dtypes and declared facts of its ops.
 
 
-It ranks programs; the compiler reports what one of them really takes (`execution/compiled.py`). The rules hold for any
+It ranks programs; the compiler reports what one of them really takes (`temporary_bytes`). The rules hold for any
 compiler that fuses loops:
 
 - Elementwise operations are computed within the loops that read them, unless something must find them in memory.
@@ -31,7 +31,6 @@ from ..extend import (
     Spec,
     Variable,
     calls_of,
-    is_sum,
     linearize,
     operands_first,
     prepared,
@@ -92,7 +91,7 @@ def timeline(program: Program, as_compiled: bool = True) -> Timeline:
         as_compiled: Whether to take it as its platform's compiler gets it, where values have other numbers; if not,
             they have the numbers in `program`.
     """
-    return _timeline((prepared(program) if as_compiled else program).block)
+    return _timeline(prepared(program).block if as_compiled else program.block)
 
 
 def peak_bytes(outputs: list[Variable]) -> int:
@@ -178,7 +177,7 @@ def _is_worth_keeping(call: Call, specs: dict[int, Spec]) -> bool:
     """Whether to keep the call's result rather than compute it in each reader: it is costly, or a sum that would
     otherwise keep several arrays alive."""
     size = specs[call.outs[0]].size
-    if is_sum(call.op) and len({i for i in call.ins if specs[i].size == size}) > 1:
+    if call.op.is_sum and len({i for i in call.ins if specs[i].size == size}) > 1:
         return True
     return is_costly(call.op, call.arguments, [specs[i] for i in call.ins])
 

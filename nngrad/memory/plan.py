@@ -13,12 +13,11 @@ import functools
 import itertools
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import jax
-
-from ..extend import Function, Op, Spec, Variable, arguments_need_x64, by_rank, operands_first, spec_of, x64_if
+from ..extend import Function, Op, Spec, Variable, operands_first, spec_of
 from ..functions.control import input_passed_on
 from ..functions.traced import primitives_in
 
@@ -58,9 +57,7 @@ def is_costly(op: Op, arguments: tuple[Any, ...], inputs: Sequence[Spec]) -> boo
 @functools.lru_cache(maxsize=1 << 12)
 def _primitives(op: Op, arguments: tuple[Any, ...], inputs: tuple[Spec, ...]) -> frozenset[str]:
     """The primitives in an op's jaxpr."""
-    with x64_if(arguments_need_x64(arguments) or any([spec.needs_x64 for spec in inputs])):
-        jaxpr = jax.make_jaxpr(op.traceable(arguments))(*[spec.abstract() for spec in inputs]).jaxpr
-    return frozenset(primitives_in(jaxpr))
+    return frozenset(primitives_in(op.jaxpr(arguments, inputs)))
 
 
 def in_order(outputs: Iterable[Variable]) -> list[Function]:
@@ -68,10 +65,10 @@ def in_order(outputs: Iterable[Variable]) -> list[Function]:
 
     Such a schedule keeps little alive: values needed only near the end are computed near the end.
     """
-    roots = sorted(dict.fromkeys([y.parent for y in outputs if y.parent is not None]), key=by_rank)
+    roots = sorted(dict.fromkeys([y.parent for y in outputs if y.parent is not None]), key=attrgetter("rank"))
 
     def deepest_first(f: Function) -> list[Function]:
-        return sorted([p for x in f.inputs if (p := x.parent) is not None], key=by_rank)[::-1]
+        return sorted([p for x in f.inputs if (p := x.parent) is not None], key=attrgetter("rank"))[::-1]
 
     return operands_first(roots, deepest_first)
 

@@ -8,11 +8,12 @@ graph.
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
-from ..extend import Function, Op, RuleCall, Variable, by_rank, create, functions_of
+from ..extend import Function, Op, RuleCall, Variable, create, functions_of
 from ..functions.control import Recomputation, computed_again, input_passed_on
 from .plan import Node, Plan, reads
 
@@ -159,7 +160,7 @@ class _Rebuilding(_Renewed):
                     if sweep.first <= plan.segment[p] < sweep.end:
                         needed.add(p)
                         stack.append(p)
-        for g in sorted(needed, key=by_rank):
+        for g in sorted(needed, key=attrgetter("rank")):
             self._latest[g] = sweep.values[g] = self._clone(g, sweep)
 
     def _clone(self, g: Function, sweep: Sweep) -> Outputs:

@@ -21,14 +21,13 @@ from ..extend import (
     functions_of,
     leaves_of,
     linearize,
-    pause_collector,
     set_switches,
+    temporary_bytes,
 )
 from .candidates import Candidate, Cutting, Emit, Graphs, Named
 from .plan import binomial_plan, by_blocks, slots_for, uniform_plan
 from .policies import policy_of, policy_of_marks
 from .thresholds import CLOSE, CLOSE_TO_PLAIN, MOST_FINALISTS, MOST_LEVELS, MOST_SEGMENTS, WORTH_IT
-from .trials import Trial, trial_of
 
 
 @contained
@@ -39,7 +38,6 @@ def rematerialised(
     runs_as: Callable[[list[Variable]], Program | list[Variable]],
     seeds: Sequence[Any] = (),
     inputs: Sequence[Variable] | None = None,
-    runs: bool = True,
     emit: Emit | None = None,
 ) -> list[Variable]:
     """Rebuild gradients to recompute some forward values where they are needed, to save memory.
@@ -52,13 +50,11 @@ def rematerialised(
         seeds: Given gradients at the outputs.
         inputs: The inputs of the gradient; None for all leaves that need one. If there are others, a further gradient
             is likely, and the plan is chosen so that this can also follow it.
-        runs: Whether the program is likely to run as it is, so that its executable is worth keeping.
         emit: Emits the gradients again, with loops cut into segments; None if that is impossible.
 
     Returns:
         The gradients as emitted if there is nothing to do, or if no plan takes less memory.
     """
-    pause_collector()
     set_switches(mark=None, builder=None, precision=None)
     roots = [y for y in (*outputs, *[s for s in seeds if s is not None]) if y.parent is not None]
     policy = policy_of(recompute) or policy_of_marks(functions_of(roots))
@@ -75,10 +71,7 @@ def rematerialised(
     own = None if inputs is None else {id(x) for x in inputs}
     further = own is not None and any([x.need_grad and id(x) not in own for x in leaves_of(roots)])
     search = Search(graphs, further)
-    best = policy.choose(search) if search.wanted else search.plain
-    if runs:
-        search.keep(best)
-    return best.gradients
+    return (policy.choose(search) if search.wanted else search.plain).gradients
 
 
 class Search:
@@ -96,7 +89,6 @@ class Search:
         self._cuttings = [cutting for source in graphs.whole for cutting in source.cuttings]
         self.wanted = any([cutting.forward.wanted for cutting in self._cuttings])
         """Whether the gradients read anything of the forward pass."""
-        self._trials: dict[Program, Trial] = {}
 
     # ---------------------------------------------------------------- which is best
 
@@ -122,7 +114,7 @@ class Search:
             finalists = [*finalists, self.plain]
         finalists = _ranked(finalists)
         if len(finalists) > 1:
-            taken = [(self._trial_of(c).nbytes, c.extra) for c in finalists]
+            taken = [(temporary_bytes(c.program), c.extra) for c in finalists]
             if all([nbytes is not None for nbytes, _ in taken]):
                 return finalists[taken.index(min(taken))]
         return finalists[0]
@@ -151,18 +143,8 @@ class Search:
 
     def bytes_of(self, candidate: Candidate) -> int:
         """The candidate's temporaries as reported by the compiler, or else the predicted peak."""
-        nbytes = self._trial_of(candidate).nbytes
+        nbytes = temporary_bytes(candidate.program)
         return candidate.peak if nbytes is None else nbytes
-
-    def keep(self, candidate: Candidate) -> None:
-        """Cache its executable for when it runs, if it was compiled."""
-        if candidate.program in self._trials:
-            self._trials[candidate.program].keep()
-
-    def _trial_of(self, candidate: Candidate) -> Trial:
-        if candidate.program not in self._trials:
-            self._trials[candidate.program] = trial_of(candidate.program)
-        return self._trials[candidate.program]
 
     # ---------------------------------------------------------------- candidates
 

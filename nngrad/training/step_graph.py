@@ -86,7 +86,7 @@ class StepGraph:
                 directions += solver.directions(residuals, shared, from_state)
             request = Request(
                 [loss], [x for x, _ in targets], [seed], recompute=recompute, final=True,
-                runs_as=lambda found: linearized(found).program, runs=False,
+                runs_as=lambda found: linearized(found).program,
             )
             gradients = emitted(request).gradients
         linear = linearized(gradients)

@@ -1,12 +1,10 @@
-"""Graphs as text: widths, colours, columns, blocks that repeat, and differences."""
+"""Graphs as text: widths, colours, columns, and blocks that repeat."""
 
 from __future__ import annotations
 
 import io
 import re
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ from rich.console import Console
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import functions_of
-from nngrad.inspection import Description, Line, Listing, describe
+from nngrad.inspection import Description, Listing, describe
 from nngrad.inspection.folding import Fold, folds_of
 from tests.work import calls_of
 
@@ -126,7 +124,7 @@ def test_hostile_names_are_text(name: str) -> None:
     for line in str(listing).splitlines():
         assert line.isprintable() and len(line) < 250
     assert len(str(listing).splitlines()) == 4
-    for shown in (listing, listing.diff(nn.show(F.exp(x))), x, g, g.parent):
+    for shown in (listing, x, g, g.parent):
         page = shown._repr_html_()
         assert set(re.findall(r"</?\s*(\w+)", page)) <= {"pre", "span", "div", "table", "tr", "td", "th", "code"}
         assert len(page) < 10_000
@@ -145,7 +143,6 @@ def test_no_line_is_wider_than_the_width(width: int, depth: int) -> None:
     assert max(map(len, narrow)) <= width
     for line, cropped in zip(whole, narrow, strict=True):
         assert line.startswith(re.split(" {2,}(?! )|…", cropped)[0][:14].rstrip())
-    assert max(map(len, listing.diff(nn.show(loss)).text(width).splitlines()[:-1])) <= width  # but for the summary
 
 
 class Terminal(io.StringIO):
@@ -258,66 +255,10 @@ def test_blocks_with_other_arguments_are_not_folded() -> None:
 
 @pytest.mark.slow
 def test_work_is_linear_for_graphs_of_20_000_functions() -> None:
-    few, many = (nn.show(nn.grad(*chain(length)), fold=False) for length in (100, 400))
     small, large = nn.grad(*chain(1100)), nn.grad(*chain(4400))
     assert len(functions_of(large)) > 20_000
     work = [calls_of(lambda ys=ys: nn.show(ys).text(120)) / len(functions_of(ys)) for ys in (small, large)]
     assert work[1] < 1.1 * work[0]
-    differences = [calls_of(lambda a=a: a.diff(a).marks) / len(a.lines) for a in (few, many)]
-    assert differences[1] < 1.1 * differences[0]
-
-
-# ---------------------------------------------------------------- differences
-
-
-def random_graph(data: st.DataObject, leaves: list[nn.Variable]) -> list[nn.Variable]:
-    values = list(leaves)
-    step = st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9))
-    for kind, a, b in data.draw(st.lists(step, max_size=12)):
-        p, q = values[a % len(values)], values[b % len(values)]
-        values.append((F.sin(p), F.mul2(p, q), F.add2(p, q), F.pow_scalar(p, val=float(b)))[kind])
-    return values[-3:]
-
-
-def said(marks: Sequence[str], lines: Sequence[Line], *which: str) -> Counter[str]:
-    """The ops on lines with some of the marks; names are others in each graph."""
-    pairs = zip(marks, lines, strict=True)
-    return Counter([re.sub(r".* = (\w+)\(.*", r"\1", line.text) for mark, line in pairs
-                    if mark in which and line.node >= 0])  # fmt: skip
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_properties_of_differences(data: st.DataObject) -> None:
-    leaves = [leaf(0.1, "x"), leaf(0.2, "y")]
-    one, two = random_graph(data, leaves), random_graph(data, leaves)
-    a, b = nn.show(one, fold=False), nn.show(two, fold=False)
-    assert not a.diff(a) and set(a.diff(a).marks) <= {" "}
-    there, back = a.diff(b, None), b.diff(a, None)
-    for difference, before, after in ((there, a, b), (back, b, a)):
-        for listing, which in ((before, " -"), (after, " +")):
-            plain = [" "] * len(listing.lines)
-            assert said(difference.marks, difference.lines, *which) == said(plain, listing.lines, " ")
-    assert there.before == back.after == nn.count(one).total and there.after == back.before == nn.count(two).total
-    assert bool(there) == bool(back)
-
-
-def test_what_is_changed_in_the_middle_is_shown_alone() -> None:
-    x, w = leaf(np.ones(3), "x"), leaf(np.ones(3), "w")
-
-    def built(middle: Any) -> nn.Variable:
-        return F.exp(F.tanh(middle(F.sin(x * w))))
-
-    difference = nn.show(built(F.cos)).diff(nn.show(built(F.sinh)))
-    changed = [(mark, line.text) for mark, line in zip(difference.marks, difference.lines, strict=True) if mark != " "]
-    assert changed == [("-", "v2 = cos(v1)"), ("+", "v5 = sinh(v1)"), ("-", "v3 = tanh(v2)"), ("+", "v3 = tanh(v5)")]
-    assert "functions 5 as before" in difference.summary
-
-
-def test_leaves_of_loaded_graphs_are_matched_by_name(tmp_path: Path) -> None:
-    loss, x = chain(3)
-    nn.save_graph(tmp_path / "kept.graph", loss, {"x": x})
-    assert not nn.show(loss).diff(nn.show(nn.load_graph(tmp_path / "kept.graph").outputs))
 
 
 def test_a_listing_does_not_keep_the_graph() -> None:

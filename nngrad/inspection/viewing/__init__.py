@@ -1,7 +1,6 @@
-"""Visualisation of graphs: layouts, HTML pages, SVG drawings, files for other viewers, and plots."""
+"""Visualisation of graphs: layouts, HTML pages and SVG drawings."""
 
-from . import plots as plots
 from .draw import Drawing, draw
 from .view import view
 
-__all__ = ["Drawing", "draw", "plots", "view"]
+__all__ = ["Drawing", "draw", "view"]

@@ -97,12 +97,8 @@ def _held(f: Function) -> list[Any]:
     results = None if snapshot is None or snapshot.results is None else snapshot.results.get(f)
     if results is not None:
         return list(results)
-    arrays = []
-    for ref in f._outputs:
-        y = ref()
-        if y is not None and y._data is not None and y.is_computed and not (y.cell.is_zero or y.cell.is_deferred):
-            arrays.append(y.cell.raw())
-    return arrays
+    computed = [y.cell for y in f.living_outputs() if y.is_computed]
+    return [cell.raw() for cell in computed if not (cell.is_zero or cell.is_deferred)]
 
 
 def values_of_run(described: Description, outputs: Sequence[Variable]) -> Values:
