@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: run the benchmarks and print, or write, the table."""
+"""`python -m benchmarks`: run the benchmarks and print, or keep, the table."""
 
 from __future__ import annotations
 
@@ -13,53 +13,23 @@ from rich.table import Table
 
 import nngrad as nn
 
-from . import (
-    building,
-    catalogue,
-    classifier,
-    conv_nets,
-    critic,
-    derivatives,
-    drop_in,
-    first_result,
-    growth,
-    history,
-    loops,
-    memory,
-    operators,
-    order_four,
-    packages,
-    passes,
-    per_sample,
-    physics,
-    rebuilding,
-    report,
-    scaling,
-    steering,
-    stochastic,
-    viewing,
-)
-from .frontier import attention, curvature, forward_laplacian, operator_learning, potential, sparse, training
-from .lowering import PLATFORMS, lower_cases_of_other_processes, lowered_too
-from .scaling import table as scaling_table
-from .timing import Row, torch_beside_jax
+from . import history, report
+from .harness import Row, measured, module_of
 
-BENCHMARKS = {
-    module.__name__.rpartition(".")[2]: module.run
-    for module in (
-        building, critic, conv_nets, classifier, rebuilding, derivatives, drop_in, physics, operators,
-        operator_learning, order_four, packages, catalogue, loops, passes, per_sample, sparse, steering,
-        forward_laplacian, attention, curvature, potential, training, stochastic, memory, viewing, first_result,
-        scaling,
-    )
-}
+PARTS = (
+    "building", "critic", "classifier", "rebuilding", "derivatives", "drop_in", "physics", "operators",
+    "operator_learning", "order_four", "packages", "catalogue", "loops", "passes", "per_sample", "sparse",
+    "forward_laplacian", "attention", "curvature", "potential", "training", "stochastic", "memory", "viewing",
+    "first_result", "scaling",
+)  # fmt: skip
+"""Each is a file here, and one of results."""
 
 
 @nn.deterministic()  # what is measured is the best executable
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)} (all by default)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(PARTS)} (all by default)")
     parser.add_argument("--smoke", action="store_true",
                         help="tiny sizes, to see that everything runs, and that it is lowered for other platforms")
     parser.add_argument("--rotating", type=int, metavar="N", choices=range(1, 10), default=1,
@@ -69,34 +39,45 @@ def main() -> None:
     parser.add_argument("--history", type=Path, metavar="DIR",
                         help="draw how the kept figures moved from commit to commit, a page for each benchmark")
     options = parser.parse_args()
-    unknown = set(options.names) - set(BENCHMARKS)
+    unknown = set(options.names) - set(PARTS)
     if unknown:
-        parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    torch = torch_beside_jax()
+        parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     if options.smoke and options.write:
         parser.error("--smoke gives no figures worth writing")
     if options.rotating > 1 and not options.smoke:
         parser.error("--rotating is for --smoke")
-    names = [name for name in BENCHMARKS if name in (options.names or BENCHMARKS)]
-    if options.rotating > 1:
-        names = names[commits() % options.rotating :: options.rotating]
-        print(f"of {len(BENCHMARKS)} benchmarks: {', '.join(names)}", flush=True)
+    names = [name for name in PARTS if name in (options.names or PARTS)]
     if options.pages:
         report.write_pages()
         return
     if options.history is not None:
         history.draw(names, options.history)
         return
-    with lowered_too() if options.smoke else nullcontext() as lowered:
-        tables = {name: BENCHMARKS[name](options.smoke, torch) for name in names}
-        if options.smoke and "first_result" in names:
-            lower_cases_of_other_processes()
-    show([line for rows in tables.values() for line in rows])
+    if options.rotating > 1:
+        names = names[commits() % options.rotating :: options.rotating]
+        print(f"of {len(PARTS)} benchmarks: {', '.join(names)}", flush=True)
+    run(names, options.smoke, options.write)
+
+
+def run(names: list[str], smoke: bool, write: bool) -> None:
+    """Measure, print, and perhaps keep."""
+    from .lowering import PLATFORMS, lowered_too
+
+    rows: list[Row] = []
+    with lowered_too() if smoke else nullcontext() as lowered:
+        for name in names:
+            of_part, figures = measured(name, smoke)
+            rows += of_part
+            if write:
+                folder = report.KEPT if jax.default_backend() == "cpu" else report.ON_GPU
+                report.keep(folder / f"{name}.json", of_part)
+                if hasattr(module_of(name), "save"):
+                    module_of(name).save(figures)
+    show(rows)
     if lowered is not None:
-        assert lowered.count or options.names, "nothing was lowered"
         print(f"{lowered.count} programs were lowered for {', '.join(PLATFORMS)} as well")
-    if options.write:
-        write(tables)
+    if write:
+        report.write_pages()
 
 
 def commits() -> int:
@@ -108,30 +89,10 @@ def commits() -> int:
 
 def show(rows: list[Row]) -> None:
     """Print the table."""
-    table = Table("what", "nngrad", "peer", "ratio", "goal", title=report.machine())
+    table = Table("what", "nngrad", "peer", "ratio", title=report.machine())
     for r in rows:
-        missed = r.goal is not None and r.ratio > r.goal
-        table.add_row(r.what, r.ours, r.peer, f"[{'red' if missed else 'green'}]{r.ratio:.3f}[/]", goal_of(r))
+        table.add_row(r.what, r.ours, r.peer, f"[{'red' if r.ratio > 1 else 'green'}]{r.ratio:.3f}[/]")
     Console(width=150).print(table)
-
-
-def write(tables: dict[str, list[Row]]) -> None:
-    """Keep the figures, and make the pages and plots that show them."""
-    folder = report.KEPT if jax.default_backend() == "cpu" else report.ON_GPU
-    for name, rows in tables.items():
-        report.keep(folder / f"{name}.json", rows)
-    if folder == report.KEPT and "derivatives" in tables:
-        figures = derivatives.measured(False)
-        growth.save(figures)
-        growth.draw(figures, growth.PICTURE)
-    if "scaling" in tables:
-        scaling_table.draw(scaling_table.load(), scaling_table.PICTURE)
-    report.write_pages()
-
-
-def goal_of(r: Row) -> str:
-    """The wanted ratio, for the table."""
-    return "" if r.goal is None else f"≤ {r.goal:g}"
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""A small classifier, 64-128-10, batch 64, Adam: built once, and rebuilt from scratch on every step."""
+"""A small classifier, 64-128-10, batch 64, Adam, in each of nngrad's loops; and networks of next to nothing, whose
+steps are the host's."""
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable
+import functools
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -11,104 +12,75 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-import nngrad as nn
 import nngrad.functions as F
-import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 
-from .peers import Parameters, dense_parameters, eager_step, jitted_step
-from .timing import Contender, Row, medians, row, wait_for
+from .harness import Case, Way
+from .models import (
+    Arrays,
+    Parameters,
+    classic_step,
+    dense_parameters,
+    eager_step,
+    jitted_step,
+    mlp,
+    normal,
+    train_step,
+)
 
 RATE = 1e-3
+WHAT = "classifier step 64-128-10, batch 64"
 
 
-def nngrad_loss(x: nn.Variable, t: nn.Variable) -> nn.Variable:
-    """The classifier's loss; its parameters are those of the current scope."""
-    h = F.relu(PF.affine(x, 128, name="hidden"))
-    return F.mean(F.softmax_cross_entropy(PF.affine(h, 10, name="output"), t))
+def nngrad_loss(p: list[Any], x: Any, t: Any) -> Any:
+    """The cross entropy."""
+    return F.mean(F.softmax_cross_entropy(mlp(F.relu, p, x), t))
 
 
-def built_once(x: np.ndarray, t: np.ndarray) -> Contender:
-    """The graph is built once, and each step is one executable."""
-    with nn.parameter_scope("built once"):
-        x_leaf, t_leaf = nn.Variable(x.shape), nn.Variable(t.shape, dtype=t.dtype)
-        loss = nngrad_loss(x_leaf, t_leaf)
-        step = nn.train_step(loss, nn.get_parameters(), S.Adam(alpha=RATE), inputs=(x_leaf, t_leaf))
-    arrays = jnp.asarray(x), jnp.asarray(t)
-    return lambda: step(*arrays)
+def jax_loss(p: list[Any], x: Any, t: Any) -> Any:
+    """The same in JAX."""
+    return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(mlp(jax.nn.relu, p, x)), t, axis=1))
 
 
-def rebuilt(x: np.ndarray, t: np.ndarray) -> Contender:
-    """The graph is built, run and dropped at each step, as one writes it in nnabla."""
-    with nn.parameter_scope("rebuilt"):
-        nngrad_loss(nn.Variable(x.shape), nn.Variable(t.shape, dtype=t.dtype))
-        solver = S.Adam(alpha=RATE)
-        solver.set_parameters(nn.get_parameters())
-
-    def step() -> Any:
-        with nn.parameter_scope("rebuilt"):
-            loss = nngrad_loss(nn.Variable.from_numpy_array(x), nn.Variable.from_numpy_array(t))
-        loss.forward()
-        solver.zero_grad()
-        loss.backward()
-        solver.update()
-        return loss.data.array
-
-    return step
-
-
-def jax_step(parameters: Parameters, x: np.ndarray, t: np.ndarray) -> Contender:
-    """The step with `jax.grad`."""
-
-    def loss_of(p: list[Any], x: Any, t: Any) -> Any:
-        scores = jax.nn.log_softmax(jax.nn.relu(x @ p[0] + p[1]) @ p[2] + p[3])
-        return -jnp.mean(jnp.take_along_axis(scores, t, axis=1))
-
-    return jitted_step(loss_of, optax.adam(RATE), parameters, [x, t])
-
-
-def torch_step(parameters: Parameters, x: np.ndarray, t: np.ndarray) -> Contender:
-    """The step in eager PyTorch."""
+def torch_loss(p: list[Any], x: Any, t: Any) -> Any:
+    """The same in PyTorch."""
     import torch
 
-    data, labels = torch.tensor(x), torch.tensor(t[:, 0].astype(np.int64))
-
-    def loss_of(p: list[Any]) -> Any:
-        return torch.nn.functional.cross_entropy(torch.relu(data @ p[0] + p[1]) @ p[2] + p[3], labels)
-
-    return eager_step(loss_of, parameters, lr=RATE)
+    return torch.nn.functional.cross_entropy(mlp(torch.relu, p, x), t[:, 0].long())
 
 
-def held_by(make: Callable[[], Contender]) -> int:
-    """Bytes of the arrays that a contender holds between its steps, and those it has last returned."""
-    gc.collect()
-    before = {id(a) for a in jax.live_arrays()}
-    contender = make()
-    for _ in range(5):
-        result = contender()
-    wait_for(result)
-    gc.collect()
-    return sum([a.nbytes for a in jax.live_arrays() if id(a) not in before])
-
-
-def run(smoke: bool, torch: bool) -> list[Row]:
-    """Lines of the table."""
+def arrays() -> tuple[Parameters, Arrays]:
+    """Weights, samples and labels."""
     rng = np.random.default_rng(0)
-    x, t = rng.normal(size=(64, 64)).astype("f"), rng.integers(0, 10, (64, 1)).astype(np.int32)
-    parameters = dense_parameters(rng, 64, 128, 10)
-    contenders: dict[str, Callable[[], Any]] = {
-        "nngrad train_step": built_once(x, t),
-        "nngrad rebuilt": rebuilt(x, t),
-        "jitted JAX step": jax_step(parameters, x, t),
+    return dense_parameters(rng, 64, 128, 10), [normal(rng, 64, 64), rng.integers(0, 10, (64, 1)).astype("i")]
+
+
+def ways(loss: Any, in_jax: Any, given: tuple[Parameters, Arrays]) -> dict[str, Way]:
+    """Steps of nngrad and of JAX."""
+    return {
+        "nngrad train_step": lambda: train_step(loss, S.Adam(alpha=RATE), *given),
+        "jitted JAX step": lambda: jitted_step(in_jax, optax.adam(RATE), *given),
+        "nngrad, classic loop": lambda: classic_step(loss, S.Adam(alpha=RATE), *given),
     }
-    if torch:
-        contenders["PyTorch eager"] = torch_step(parameters, x, t)
-    times = medians(contenders, 2 if smoke else 31, 5 if smoke else 300)
-    what = "classifier step 64-128-10, batch 64"
-    rows = [row(what, times, "nngrad train_step", "jitted JAX step", 1.1)]
-    ours, peer = held_by(lambda: built_once(x, t)), held_by(lambda: jax_step(parameters, x, t))
-    rows.append(Row(f"{what}, memory held between steps", f"nngrad train_step: {ours / 1e6:.3f} MB",
-                    f"jitted JAX step: {peer / 1e6:.3f} MB", ours / peer, 1.1))
-    if torch:
-        rows.append(row(f"{what}, graph rebuilt at each step", times, "nngrad rebuilt", "PyTorch eager", 1.0))
-    return rows
+
+
+def summed(p: list[Any], x: Any) -> Any:
+    """Next to nothing: the sum of the parameters, scaled."""
+    return functools.reduce(lambda a, b: a + b, p) * x
+
+
+def cases(smoke: bool) -> Iterable[Case]:
+    """The classifier, with its graph built once and anew at each step; steps of 1, 10 and 100 parameters of one
+    number."""
+    given = arrays()
+    steps = ways(nngrad_loss, jax_loss, given)
+    yield Case(WHAT, steps, [(name, "jitted JAX step") for name in steps if name != "jitted JAX step"])
+    yield Case(f"{WHAT}, graph rebuilt at each step", {
+        "nngrad rebuilt": lambda: classic_step(nngrad_loss, S.Adam(alpha=RATE), *given, anew=True),
+        "PyTorch eager": lambda: eager_step(torch_loss, *given, lr=RATE),
+    })  # fmt: skip
+    for count in (1, 10) if smoke else (1, 10, 100):
+        numbers = [np.array(1 + i, "f") for i in range(count)], [np.array(1e-3, "f")]
+        steps = ways(summed, summed, numbers)
+        pairs = [(name, "jitted JAX step") for name in steps if name != "jitted JAX step"]
+        yield Case(f"host's part of a step, {count} parameters", steps, pairs)

@@ -1,9 +1,10 @@
-"""One step of a WGAN-GP critic: loss, gradient penalty, gradient of both, Adam; everything in one executable."""
+"""One step of a WGAN-GP critic: loss, gradient penalty, gradient of both, Adam."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -16,61 +17,68 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
 
-from .peers import Parameters, dense_parameters, eager_step, jitted_step
-from .timing import Contender, Row, medians, row
+from .harness import Case, Way
+from .models import Arrays, Parameters, classic_step, dense_parameters, eager_step, jitted_step, mlp, normal, train_step
 
 PENALTY, RATE, BETAS = 10.0, 1e-4, (0.0, 0.9)
+Critic = Callable[..., Any]
+
+nngrad_mlp = partial(mlp, lambda x: F.leaky_relu(x, 0.2))
+jax_mlp = partial(mlp, lambda x: jax.nn.leaky_relu(x, 0.2))
 
 
-def conv_parameters(rng: np.random.Generator, channel_last: bool) -> Parameters:
-    """Weights and biases of three 4x4 convolutions of stride 2, 3-32-64-128, and of the output layer."""
-    result = []
-    for m, n in [(3, 32), (32, 64), (64, 128)]:
-        w = rng.normal(0, (16 * m) ** -0.5, (n, m, 4, 4)).astype("f")
-        result += [w.transpose(0, 2, 3, 1) if channel_last else w, np.zeros(n, "f")]
-    return [*result, *dense_parameters(rng, 2048, 1)]
+def dense(smoke: bool) -> tuple[Parameters, Arrays]:
+    """Weights of the dense critic; real and generated samples, and the shares of the real ones."""
+    rng = np.random.default_rng(0)
+    batch, width = (4, 8) if smoke else (64, 256)
+    data = [normal(rng, batch, 64), normal(rng, batch, 64), rng.random((batch, 1), "f")]
+    return dense_parameters(rng, 64, width, width, 1), data
 
 
-def nngrad_mlp(p: list[nn.Variable], x: nn.Variable) -> nn.Variable:
-    """The dense critic."""
-    for w, b in zip(p[:-2:2], p[1:-2:2], strict=True):
-        x = F.leaky_relu(F.affine(x, w, b), 0.2)
-    return F.affine(x, p[-2], p[-1])
+def convolutional(smoke: bool, pooled: bool = False, channel_last: bool = False) -> tuple[Parameters, Arrays]:
+    """Weights of three 4x4 convolutions of stride 2, 3-32-64-128, or of two 3x3 ones whose results are pooled, and of
+    the output layer; images."""
+    rng = np.random.default_rng(0)
+    n, k, maps = 2 if smoke else 16, 3 if pooled else 4, (3, 32, 32) if pooled else (3, 32, 64, 128)
+    p: Parameters = []
+    for m, following in pairwise(maps):
+        w = normal(rng, following, m, k, k, scale=(k * k * m) ** -0.5)
+        p += [w.transpose(0, 2, 3, 1) if channel_last else w, np.zeros(following, "f")]
+    images = [normal(rng, n, 3, 32, 32) for _ in range(2)]
+    images = [a.transpose(0, 2, 3, 1) for a in images] if channel_last else images
+    return [*p, *dense_parameters(rng, 2048, 1)], [*images, rng.random((n, 1, 1, 1), "f")]
 
 
-def jax_mlp(p: list[Any], x: Any) -> Any:
-    """The dense critic."""
-    for w, b in zip(p[:-2:2], p[1:-2:2], strict=True):
-        x = jax.nn.leaky_relu(x @ w + b, 0.2)
-    return x @ p[-2] + p[-1]
-
-
-def nngrad_conv(channel_last: bool) -> Callable[..., Any]:
+def nngrad_conv(channel_last: bool, pooled: bool = False) -> Critic:
     """The convolutional critic."""
+    stride = (1, 1) if pooled else (2, 2)
 
     def critic(p: list[nn.Variable], x: nn.Variable) -> nn.Variable:
         for w, b in zip(p[:-2:2], p[1:-2:2], strict=True):
-            x = F.leaky_relu(F.convolution(x, w, b, pad=(1, 1), stride=(2, 2), channel_last=channel_last), 0.2)
+            x = F.leaky_relu(F.convolution(x, w, b, pad=(1, 1), stride=stride, channel_last=channel_last), 0.2)
+            x = F.average_pooling(x, (2, 2), channel_last=channel_last) if pooled else x
         return F.affine(x, p[-2], p[-1])
 
     return critic
 
 
-def jax_conv(channel_last: bool) -> Callable[..., Any]:
+def jax_conv(channel_last: bool, pooled: bool = False) -> Critic:
     """The convolutional critic, as one writes it with `lax`."""
     layout = ("NHWC", "OHWI", "NHWC") if channel_last else ("NCHW", "OIHW", "NCHW")
-    along = (1, 1, 1, -1) if channel_last else (1, -1, 1, 1)
+    along, window = ((1, 1, 1, -1), (1, 2, 2, 1)) if channel_last else ((1, -1, 1, 1), (1, 1, 2, 2))
+    stride = (1, 1) if pooled else (2, 2)
 
     def critic(p: list[Any], x: Any) -> Any:
         for w, b in zip(p[:-2:2], p[1:-2:2], strict=True):
-            y = lax.conv_general_dilated(x, w, (2, 2), [(1, 1), (1, 1)], dimension_numbers=layout)
+            y = lax.conv_general_dilated(x, w, stride, [(1, 1), (1, 1)], dimension_numbers=layout)
             x = jax.nn.leaky_relu(y + b.reshape(along), 0.2)
+            x = lax.reduce_window(x, 0.0, lax.add, window, window, "VALID") / 4 if pooled else x
         return x.reshape(x.shape[0], -1) @ p[-2] + p[-1]
 
     return critic
 
 
-def nngrad_loss(critic: Callable[..., Any], p: list[nn.Variable], *data: nn.Variable) -> nn.Variable:
+def nngrad_loss(critic: Critic, p: list[nn.Variable], *data: nn.Variable) -> nn.Variable:
     """The loss: what the critic thinks of generated and of real samples, and the penalty on its gradient."""
     real, fake, mix = data
     between = mix * real + (1 - mix) * fake
@@ -79,7 +87,7 @@ def nngrad_loss(critic: Callable[..., Any], p: list[nn.Variable], *data: nn.Vari
     return F.mean(critic(p, fake)) - F.mean(critic(p, real)) + PENALTY * F.mean((norm - 1) ** 2)
 
 
-def jax_loss(critic: Callable[..., Any], p: list[Any], *data: Any) -> Any:
+def jax_loss(critic: Critic, p: list[Any], *data: Any) -> Any:
     """The same loss in JAX."""
     real, fake, mix = data
     between = mix * real + (1 - mix) * fake
@@ -88,75 +96,55 @@ def jax_loss(critic: Callable[..., Any], p: list[Any], *data: Any) -> Any:
     return jnp.mean(critic(p, fake)) - jnp.mean(critic(p, real)) + PENALTY * jnp.mean((norm - 1) ** 2)
 
 
-def nngrad_step(critic: Callable[..., Any], parameters: Parameters, data: list[np.ndarray]) -> Contender:
-    """The step as nngrad has it."""
-    p = [nn.Variable.from_numpy_array(a, need_grad=True) for a in parameters]
-    leaves = [nn.Variable(a.shape) for a in data]
-    loss = nngrad_loss(critic, p, *leaves)
-    solver = S.Adam(alpha=RATE, beta1=BETAS[0], beta2=BETAS[1])
-    step = nn.train_step(loss, {str(i): w for i, w in enumerate(p)}, solver, inputs=leaves)
-    arrays = [jnp.asarray(a) for a in data]
-    return lambda: step(*arrays)
-
-
-def jax_step(critic: Callable[..., Any], parameters: Parameters, data: list[np.ndarray]) -> Contender:
-    """The step with `jax.grad`."""
-    loss_of = functools.partial(jax_loss, critic)
-    return jitted_step(loss_of, optax.adam(RATE, b1=BETAS[0], b2=BETAS[1]), parameters, data)
-
-
-def torch_step(parameters: Parameters, data: list[np.ndarray]) -> Contender:
-    """The step in eager PyTorch, dense or (four-dimensional data) convolutional."""
+def torch_loss(stride: int, p: list[Any], real: Any, fake: Any, mix: Any) -> Any:
+    """The same loss in PyTorch, of a dense or a convolutional critic, which is pooled where its stride is 1."""
     import torch
+    from torch.nn import functional
 
-    real, fake, mix = (torch.tensor(a) for a in data)
-
-    def critic(p: list[Any], x: Any) -> Any:
+    def critic(x: Any) -> Any:
         for w, b in zip(p[:-2:2], p[1:-2:2], strict=True):
-            y = torch.nn.functional.conv2d(x, w, b, 2, 1) if x.ndim == 4 else x @ w + b
-            x = torch.nn.functional.leaky_relu(y, 0.2)
+            x = functional.leaky_relu(functional.conv2d(x, w, b, stride, 1) if x.ndim == 4 else x @ w + b, 0.2)
+            x = functional.avg_pool2d(x, 2) if stride == 1 and x.ndim == 4 else x
         return x.reshape(x.shape[0], -1) @ p[-2] + p[-1]
 
-    def loss_of(p: list[Any]) -> Any:
-        between = (mix * real + (1 - mix) * fake).requires_grad_()
-        (slope,) = torch.autograd.grad(critic(p, between).sum(), between, create_graph=True)
-        norm = slope.flatten(1).norm(dim=1)
-        return critic(p, fake).mean() - critic(p, real).mean() + PENALTY * ((norm - 1) ** 2).mean()
-
-    return eager_step(loss_of, parameters, lr=RATE, betas=BETAS)
+    between = (mix * real + (1 - mix) * fake).requires_grad_()
+    (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
+    norm = slope.flatten(1).norm(dim=1)
+    return critic(fake).mean() - critic(real).mean() + PENALTY * ((norm - 1) ** 2).mean()
 
 
-def run(smoke: bool, torch: bool) -> list[Row]:
-    """Lines of the table."""
-    rng = np.random.default_rng(0)
-    rounds = 2 if smoke else 25
-    rows = []
+def by_nngrad(critic: Critic, arrays: tuple[Parameters, Arrays], step: Callable[..., Any] = train_step) -> Way:
+    """The step as nngrad has it."""
+    return lambda: step(partial(nngrad_loss, critic), S.Adam(alpha=RATE, beta1=BETAS[0], beta2=BETAS[1]), *arrays)
 
-    batch = [rng.normal(size=(64, 64)).astype("f"), rng.normal(size=(64, 64)).astype("f"), rng.random((64, 1), "f")]
-    p = dense_parameters(rng, 64, 256, 256, 1)
-    contenders = {"nngrad": nngrad_step(nngrad_mlp, p, batch), "jax.grad": jax_step(jax_mlp, p, batch)}
-    if torch:
-        contenders["PyTorch eager"] = torch_step(p, batch)
-    times = medians(contenders, rounds, 2 if smoke else 40)
-    what = "critic step, MLP 64-256-256-1, batch 64"
-    rows += [row(what, times, "nngrad", peer, 1.0) for peer in contenders if peer != "nngrad"]
 
-    n = 2 if smoke else 16
-    images = [rng.normal(size=(n, 3, 32, 32)).astype("f") for _ in range(2)] + [rng.random((n, 1, 1, 1), "f")]
-    first, last = conv_parameters(rng, False), conv_parameters(np.random.default_rng(1), True)
-    turned = [a.transpose(0, 2, 3, 1) for a in images]
-    contenders = {
-        "nngrad NCHW": nngrad_step(nngrad_conv(False), first, images),
-        "jax.grad NCHW": jax_step(jax_conv(False), first, images),
-        "nngrad NHWC": nngrad_step(nngrad_conv(True), last, turned),
-        "jax.grad NHWC": jax_step(jax_conv(True), last, turned),
-    }
-    if torch:
-        contenders["PyTorch eager"] = torch_step(first, images)
-    times = medians(contenders, rounds, 1 if smoke else 4)
-    what = f"critic step, conv on 3x32x32, batch {n}"
-    rows += [row(what, times, f"nngrad {c}", f"jax.grad {c}", 1.0) for c in ("NCHW", "NHWC")]
-    rows.append(row(what, times, "nngrad NCHW", "jax.grad NHWC"))
-    if torch:
-        rows.append(row(what, times, "nngrad NCHW", "PyTorch eager", 1.0))
-    return rows
+def by_jax(critic: Critic, arrays: tuple[Parameters, Arrays]) -> Way:
+    """The step with `jax.grad`."""
+    return partial(jitted_step, partial(jax_loss, critic), optax.adam(RATE, b1=BETAS[0], b2=BETAS[1]), *arrays)
+
+
+def by_torch(arrays: tuple[Parameters, Arrays], stride: int = 2) -> Way:
+    """The step in eager PyTorch."""
+    return partial(eager_step, partial(torch_loss, stride), *arrays, lr=RATE, betas=BETAS)
+
+
+def cases(smoke: bool) -> Iterable[Case]:
+    """Dense and convolutional critics; layouts are compared each with its own."""
+    given = dense(smoke)
+    yield Case("critic step, MLP 64-256-256-1, batch 64", {
+        "nngrad": by_nngrad(nngrad_mlp, given), "jax.grad": by_jax(jax_mlp, given), "PyTorch eager": by_torch(given),
+        "nngrad, classic loop": by_nngrad(nngrad_mlp, given, classic_step),
+    }, [("nngrad", "jax.grad"), ("nngrad", "PyTorch eager"), ("nngrad, classic loop", "jax.grad")])  # fmt: skip
+    for pooled, what in ((True, "pooled conv"),) if smoke else ((False, "conv"), (True, "pooled conv")):
+        first, last = convolutional(smoke, pooled), convolutional(smoke, pooled, True)
+        yield Case(f"critic step, {what} on 3x32x32, batch 16", {
+            "nngrad NCHW": by_nngrad(nngrad_conv(False, pooled), first),
+            "jax.grad NCHW": by_jax(jax_conv(False, pooled), first),
+            "nngrad NHWC": by_nngrad(nngrad_conv(True, pooled), last),
+            "jax.grad NHWC": by_jax(jax_conv(True, pooled), last),
+            "PyTorch eager": by_torch(first, 1 if pooled else 2),
+            "nngrad NCHW, classic loop": by_nngrad(nngrad_conv(False, pooled), first, classic_step),
+        }, [
+            ("nngrad NCHW", "jax.grad NCHW"), ("nngrad NHWC", "jax.grad NHWC"), ("nngrad NCHW", "jax.grad NHWC"),
+            ("nngrad NCHW", "PyTorch eager"), ("nngrad NCHW, classic loop", "jax.grad NHWC"),
+        ], tolerance=None)  # fmt: skip

@@ -52,6 +52,7 @@ def draw(names: Sequence[str], folder: Path, kept: Path = KEPT) -> None:
 
     Machines have colours of their own, since ratios of one say little of those of another.
     """
+    from matplotlib.dates import AutoDateLocator
     from matplotlib.figure import Figure
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,12 +70,6 @@ def draw(names: Sequence[str], folder: Path, kept: Path = KEPT) -> None:
             axes.axhline(1, color="0.8", zorder=0)
             axes.set_title(title, fontsize=7)
             axes.tick_params(labelsize=6)
-            axes.xaxis.set_major_locator(_few_days())
+            axes.xaxis.set_major_locator(AutoDateLocator(minticks=1, maxticks=4))
         figure.savefig(folder / f"{name}.png", dpi=80)
         print(folder / f"{name}.png")
-
-
-def _few_days() -> object:
-    from matplotlib.dates import AutoDateLocator
-
-    return AutoDateLocator(minticks=1, maxticks=4)

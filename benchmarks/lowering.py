@@ -10,8 +10,6 @@ from unittest.mock import patch
 from nngrad.execution.executable import Executable
 from tests.lowered import PLATFORMS, detours, lowered_for
 
-from .first_result.cases import CASES
-
 
 class Lowered:
     """What came of it."""
@@ -43,9 +41,3 @@ def lowered_too() -> Iterator[Lowered]:
     if found.detours:
         raise ValueError(f"of {found.count} programs lowered for {', '.join(PLATFORMS)} some call "
                          f"{', '.join(sorted(found.detours))}, which is for CPUs")
-
-
-def lower_cases_of_other_processes() -> None:
-    """Run the cases that are measured in processes of their own, in this one."""
-    for case in CASES.values():
-        case.starts["nngrad"](True)()

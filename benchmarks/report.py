@@ -1,6 +1,7 @@
 """The kept figures (`results/*.json`) and the pages made from them: RESULTS.md, and the table of the README.
 
-`python -m benchmarks --write` measures, keeps and makes the pages; `--pages` makes them from what is kept.
+`python -m benchmarks --write` measures, keeps and makes the pages; `--pages` makes them from what is kept. Which lines
+they have stands in `headlines.toml`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import datetime
 import json
 import os
 import platform
-from collections.abc import Iterable, Sequence
+import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,75 +42,18 @@ class Headline(NamedTuple):
     """How nngrad's side of the rows begins, where there are several."""
 
 
-SECTIONS: dict[str, Sequence[Headline]] = {
-    "Higher derivatives": (
-        Headline("6th derivative of a tanh network", "derivatives", "run time, order 6",
-                 ("nested jax.grad", "jet", "nested jax.jvp"), in_readme=True),
-        Headline("10th derivative, first result", "first_result", "10th derivative of a tanh network: first result",
-                 ("jitted JAX",), in_readme=True),
-        Headline("6th derivative through a loop of 200 steps", "loops",
-                 "derivative of order 6, tanh network of 200 steps: step", ("nested jax.grad", "nested jax.jvp")),
-        Headline("derivative 6 of a Flax model, by nngrad.jax", "drop_in",
-                 "run: derivative 6 of a Flax MLP 1-64-64-64-1, 1024 points", ("nested jax.grad", "jet")),
-    ),
-    "Gradient penalties": (
-        Headline("WGAN-GP critic step, dense", "critic", "critic step, MLP 64-256-256-1, batch 64",
-                 ("jax.grad", "PyTorch eager"), in_readme=True),
-        Headline("WGAN-GP critic step, convolutional", "critic", "critic step, conv on 3x32x32, batch 16",
-                 ("jax.grad NCHW", "PyTorch eager"), in_readme=True, ours="nngrad NCHW"),
-        Headline("recurrent critic of 200 steps", "loops", "recurrent critic of 200 steps, gradient penalty: step",
-                 ("jax.grad", "PyTorch eager"), in_readme=True),
-        Headline("ResNet with a penalty, first result", "first_result",
-                 "the ResNet with a gradient penalty: loss and 23 gradients: first result", ("jitted JAX",)),
-    ),
-    "Physics-informed networks": (
-        Headline("Kuramoto-Sivashinsky equation, training step", "physics",
-                 "Kuramoto-Sivashinsky step, MLP 2-64-64-64-1, 2,048 points",
-                 ("vmap of nested jax.grad", "PyTorch eager"), in_readme=True),
-        Headline("sine-Gordon loss in 10,000 dimensions", "stochastic",
-                 "sine-Gordon loss and gradient, 10,000 dimensions, 16 directions, batch 100", ("vmap of jet",)),
-    ),
-    "Operators": (
-        Headline("Laplacian of folx's README", "forward_laplacian",
-                 "folx's README: silu MLP of 10 layers, 100 particles: run", ("folx",), ours="nngrad, batched"),
-        Headline("bilaplacian in 5 dimensions", "order_four", "bilaplacian, MLP 5-128-128-128-1, 512 points",
-                 ("collapsed Taylor mode", "nested jax.hessian"), ours="nn.bilaplacian"),
-        Headline("gradients of each sample", "per_sample", "gradients of each sample, MLP 32-128-128-10, batch 64",
-                 ("jax.vmap of jax.grad", "torch.func"), in_readme=True),
-    ),
-    "Training": (
-        Headline("classifier step", "classifier", "classifier step 64-128-10, batch 64", ("jitted JAX step",)),
-        Headline("classifier step, graph rebuilt each time", "classifier",
-                 "classifier step 64-128-10, batch 64, graph rebuilt at each step", ("PyTorch eager",)),
-        Headline("MAML of 50 inner steps", "loops", "MAML of 50 inner steps: step", ("jax.grad", "PyTorch eager")),
-    ),
-    "Attention, curvature, operators on functions, potentials": (
-        Headline("attention of length 4,096, gradient of a gradient", "attention", "attention, length 4096, order 2",
-                 ("jax.nn.dot_product_attention", "PyTorch")),
-        Headline("the same, memory", "attention", "attention, length 4096, order 2: temporaries",
-                 ("jax.nn.dot_product_attention", "PyTorch")),
-        Headline("Gauss-Newton step of a physics-informed network", "curvature",
-                 "Gauss-Newton step, Laplacian of MLP 2-48-48-1 at 256 points", ("jax, by hand",)),
-        Headline("Hessian of a finite-element energy", "sparse",
-                 "Hessian of a finite-element energy, 10082 variables", ("asdex",)),
-        Headline("DeepONet, derivatives of order 4", "operator_learning",
-                 "DeepONet, order 4, 50 functions, 1000 points: gradient of the loss",
-                 ("zero coordinate shift", "jax.experimental.jet")),
-        Headline("gradient through 100 steps of training", "training",
-                 "100 steps of training, 1,024 samples: hypergradients",
-                 ("jax.grad of a scan", "jax, forward over reverse"), ours="nngrad:"),
-        Headline("training on the forces of a potential", "potential",
-                 "potential, 200 atoms, 4,000 edges: loss and gradients", ("jax:",), ours="nngrad:"),
-    ),
-    "Memory of a gradient": (
-        Headline("64 layers, recomputed by segments", "memory", "64 layers of 256, batch 4096: temporaries",
-                 ("plain", "jax.checkpoint", "PyTorch checkpoint"), in_readme=True),
-    ),
-    "Building graphs": (
-        Headline("gradient of a chain of 1,600 functions that comes again", "building",
-                 "build grad, chain of 1,600 ops", ("make_jaxpr", "PyTorch eager"), ours="nngrad, again"),
-    ),
-}  # fmt: skip
+def _headlines() -> dict[str, list[Headline]]:
+    """Those of `headlines.toml`, by section."""
+    told = tomllib.loads((Path(__file__).parent / "headlines.toml").read_text(encoding="utf-8"))
+    return {
+        section: [
+            Headline(h["title"], h["in"], h["what"], tuple(h["peers"]), h.get("readme", False), h.get("ours", ""))
+            for h in lines
+        ] for section, lines in told.items()
+    }  # fmt: skip
+
+
+SECTIONS = _headlines()
 
 _HEAD = """\
 # Measured
@@ -194,10 +139,9 @@ def everything() -> str:
     both = [(*item, where) for folder, where in ((KEPT, ""), (ON_GPU, " on a GPU")) for item in _kept(folder).items()]
     for name, kept, where in both:
         text += f"\n## {name.replace('_', ' ').capitalize()}{where}\n{kept['date']}, {kept['machine']}\n\n"
-        text += "| what | nngrad | beside | ratio | goal |\n| --- | --- | --- | ---: | ---: |\n"
+        text += "| what | nngrad | beside | ratio |\n| --- | --- | --- | ---: |\n"
         for row in kept["rows"]:
-            goal = "" if row["goal"] is None else f"≤ {row['goal']:g}"
-            text += f"| {row['what']} | {row['ours']} | {row['peer']} | {row['ratio']:.3f} | {goal} |\n"
+            text += f"| {row['what']} | {row['ours']} | {row['peer']} | {row['ratio']:.3f} |\n"
     return text
 
 

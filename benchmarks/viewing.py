@@ -1,7 +1,7 @@
 """Graphs to look at: what it takes to lay out and write the page of a residual network's second order, unrolled.
 
 There is no peer: layered layouts of graphs of a thousand functions take others tens of seconds. So the figures stand
-beside what is wanted: seconds of the processor, and bytes of the page.
+beside what it takes to build the graph: seconds of the processor, the shortest of several.
 """
 
 from __future__ import annotations
@@ -13,30 +13,18 @@ from typing import Any, TypeVar
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.inspection import Description, describe
+from nngrad.inspection import describe
 from nngrad.inspection.viewing.document import Measured, document, labels_of, structure_of_layout
 from nngrad.inspection.viewing.layout import layout
 from nngrad.inspection.viewing.runs import lifetimes_of
 from nngrad.inspection.viewing.view import embedded
 
-from .timing import Row
+from .harness import Row
 
 T = TypeVar("T")
 STAGES = 4
-MICROSECONDS_A_NODE = 10.0
-MEGABYTES = 5.0
-ROUNDS = 3
-
-
-def block(x: nn.Variable, maps: int, name: str) -> nn.Variable:
-    """Two convolutions with batch normalisation, beside which the input goes on."""
-
-    def normalised(h: nn.Variable, number: int) -> nn.Variable:
-        h = PF.convolution(h, maps, (3, 3), (1, 1), with_bias=False, name=f"conv{number}")
-        return PF.batch_normalization(h, name=f"bn{number}")
-
-    with nn.parameter_scope(name):
-        return F.relu(x + normalised(F.relu(normalised(x, 1)), 2))
+MICROSECONDS_A_NODE, MEGABYTES = 10.0, 5.0
+"""What is wanted of the layout, and of the page."""
 
 
 def residual_network(blocks: int, maps: int = 4) -> list[nn.Variable]:
@@ -49,11 +37,15 @@ def residual_network(blocks: int, maps: int = 4) -> list[nn.Variable]:
     nn.clear_parameters()
     images, labels = nn.Variable((4, 3, 8, 8), need_grad=True, name="images"), nn.Variable((4, 1), dtype="int32")
     labels.name = "labels"
+
+    def normalised(h: nn.Variable, number: int) -> nn.Variable:
+        h = PF.convolution(h, maps, (3, 3), (1, 1), with_bias=False, name=f"conv{number}")
+        return PF.batch_normalization(h, name=f"bn{number}")
+
     x = F.relu(PF.convolution(images, maps, (3, 3), (1, 1), name="stem"))
-    for stage in range(STAGES):
-        with nn.parameter_scope(f"stage{stage + 1}"):
-            for k in range(blocks // STAGES):
-                x = block(x, maps, f"block{k + 1}")
+    for i in range(blocks):
+        with nn.parameter_scope(f"stage{i * STAGES // blocks + 1}/block{i % (blocks // STAGES) + 1}"):
+            x = F.relu(x + normalised(F.relu(normalised(x, 1)), 2))
     loss = F.mean(F.softmax_cross_entropy(PF.affine(F.mean(x, axis=(2, 3)), 10, name="output"), labels))
     (slope,) = nn.grad([loss], [images])
     total = loss + F.sum(slope**2)
@@ -70,44 +62,35 @@ def shortest(function: Callable[[], T], rounds: int) -> tuple[float, T]:
     return min(times), result
 
 
-def figures(blocks: int, rounds: int) -> tuple[int, dict[str, float], int]:
-    """How many nodes there are, the seconds that each part takes, and the bytes of the page's document."""
+def of_size(blocks: int, rounds: int) -> list[Row]:
+    """The lines of one network."""
     building, outputs = shortest(lambda: residual_network(blocks), 1)
-    found = {"building": building}
+    found = {}
     found["description"], described = shortest(lambda: describe(outputs), rounds)
 
     def costs() -> Any:
         vars(described).pop("costs", None)  # which is worked out once
         return described.costs
 
+    def written() -> str:
+        return embedded(document(described, "residual network", Measured(memory)))
+
     found["costs"], _ = shortest(costs, rounds)
-    found["layout"], _ = shortest(lambda: layout(structure_of_layout(described), labels_of(described)), rounds)
+    laid_out, _ = shortest(lambda: layout(structure_of_layout(described), labels_of(described)), rounds)
     found["memory"], memory = shortest(lambda: lifetimes_of(described, outputs), rounds)
-    found["document"], text = shortest(lambda: written(described, measured=Measured(memory)), rounds)
+    found["document, with the layout"], text = shortest(written, rounds)
     nn.clear_parameters()
-    return len(described), found, len(text.encode())
+    what = f"second order of {blocks} residual blocks, {len(described):,} nodes"
+    each, total, size = laid_out / len(described) * 1e6, sum(found.values()), len(text.encode()) / 1e6
+    parts = ", ".join([f"{name} {value:.2f}" for name, value in found.items()])
+    return [
+        Row(f"layout, {what}", f"{each:.2f} µs a node", f"{MICROSECONDS_A_NODE:g} µs", each / MICROSECONDS_A_NODE),
+        Row(f"all but the file, {what}", f"{total:.2f} s ({parts})", f"building the graph: {building:.2f} s",
+            total / building),
+        Row(f"the page's document, {what}", f"{size:.2f} MB", f"{MEGABYTES:g} MB", size / MEGABYTES),
+    ]  # fmt: skip
 
 
-def written(described: Description, measured: Measured) -> str:
-    """The document of a graph, as it stands in the page; with the layout."""
-    return embedded(document(described, "residual network", measured))
-
-
-def run(smoke: bool, torch: bool) -> list[Row]:
-    """Lines of the table."""
-    rows = []
-    # The last one is of more than 100,000 nodes.
-    for blocks, rounds in [(STAGES, 1)] if smoke else [(104, ROUNDS), (516, ROUNDS)]:
-        count, seconds, size = figures(blocks, rounds)
-        what = f"second order of {blocks} residual blocks, {count:,} nodes"
-        building = seconds.pop("building")
-        each = seconds["layout"] / count * 1e6
-        rows.append(Row(f"layout, {what}", f"{each:.2f} µs a node", f"{MICROSECONDS_A_NODE:g} µs",
-                        each / MICROSECONDS_A_NODE, 1.0))  # fmt: skip
-        parts = ", ".join([f"{name} {value:.2f}" for name, value in seconds.items()])
-        total = sum(seconds.values()) - seconds["layout"]  # which is in the document's
-        built = f"building the graph: {building:.2f} s"
-        rows.append(Row(f"all but the file, {what}", f"{total:.2f} s ({parts})", built, total / building, None))
-        ratio, goal = size / 1e6 / MEGABYTES, 1.0 if count < 50_000 else None
-        rows.append(Row(f"the page's document, {what}", f"{size / 1e6:.2f} MB", f"{MEGABYTES:g} MB", ratio, goal))
-    return rows
+def rows(smoke: bool) -> list[Row]:
+    """Two sizes; the second is of more than 100,000 nodes."""
+    return [line for blocks in ((STAGES,) if smoke else (104, 516)) for line in of_size(blocks, 1 if smoke else 3)]

@@ -13,8 +13,9 @@ import numpy as np
 import nngrad.jax as nj
 
 from .. import operators, order_four
-from ..reproducing.experiment import Experiment, Make, Measured, Point, Quantity, Table, in_jax
-from ..tanh_mlp import jax_mlp, tanh_parameters
+from ..harness import Way, in_jax
+from ..models import jax_mlp, tanh_parameters
+from ..reproducing.experiment import QUANTITIES, Experiment, Measured, Point, Quantity, Table
 
 OURS, NESTED, STANDARD, COLLAPSED = "nngrad", "nested", "standard Taylor", "collapsed Taylor"
 DIMENSIONS, WIDTHS, FEW = 50, (96, 96, 64, 64, 1), 5
@@ -89,11 +90,11 @@ def point(
     rng = np.random.default_rng(0)
     parameters = [jnp.asarray(a) for a in tanh_parameters(rng, dimensions, *((6, 6, 1) if smoke else WIDTHS))]
     x = jnp.asarray(rng.normal(size=(batch, dimensions)), "f")
-    makers: dict[str, Make] = {
+    ways: dict[str, Way] = {
         name: partial(in_jax, lambda p, x, o=operator: jnp.ravel(o(p, x, directions)), parameters, x)
         for name, operator in operators_of.items()
     }
-    return Point(axis, makers, 1e-3 if compared else None)
+    return Point(axis, ways, 1e-3 if compared else None)
 
 
 def drawn(count: int, dimensions: int) -> Any:
@@ -133,39 +134,10 @@ def slopes(rows: list[Measured]) -> Iterable[Measured]:
 
 
 EXPERIMENT = Experiment(
-    title="Collapsed Taylor mode",
-    paper="F. Dangel, T. Siebert, M. Zeinhofer, A. Walther: Collapsing Taylor mode automatic differentiation, 2025",
-    url="https://arxiv.org/abs/2505.13644",
-    ran=f"""
-The same operators of a tanh network {DIMENSIONS}-{'-'.join(map(str, WIDTHS))} ({FEW} inputs for the bilaplacian), with
-numbers drawn from fixed seeds. Estimates use normal directions, at 128 points. All methods compute the same numbers,
-except that nngrad draws its own directions for the estimated bilaplacian. Slopes are those of a line fitted to the
-three sizes.
-
-- *nested*: forward over reverse mode for Laplacians, `jax.hessian` of its trace for bilaplacians, forward mode nested
-  four times along drawn directions.
-- *standard Taylor*: `jax.experimental.jet` along each direction, under `vmap`.
-- *collapsed Taylor*: the paper's rules, hand-written in JAX for this network, which is the best that a rewriting pass
-  can achieve.
-- *nngrad*: `nj.laplacian` and `nj.bilaplacian` of the network as it is; a weighted Laplacian is that of u(x + V z)
-  with respect to z.
-""",
-    differs="""
-The paper measured in PyTorch on a GPU, with layers eight times as wide. For Laplacians nngrad has the same matrix
-products as the hand-written rule, and for the exact bilaplacian fewer derivatives. With few directions, its program
-takes more memory than that rule: it sums the squares of derivatives over the directions by a product with a row of
-ones, for which the compiler stores the squares, whereas it accumulates the rule's sum while computing them. Times in
-the figure were measured beside other work: with both cores to themselves, nngrad took 0.88, 0.96, 1.1 and 0.98 of the
-rule's time for 4, 16, 32 and 50 directions. What nngrad keeps for each direction of an estimated bilaplacian is
-between standard and collapsed Taylor mode. Nested forward mode keeps less, and is as fast for few directions.
-""",
-    ours=OURS,
-    tables=tables,
-    least=True,
+    title="Collapsed Taylor mode", ours=OURS, tables=tables, derived=slopes,
     measured=("time", "temporaries", "time slope", "memory slope"),
-    quantities={
+    quantities=QUANTITIES | {
         "time slope": Quantity("time of one more", 1e6, "µs"),
         "memory slope": Quantity("memory of one more", 1e-3, "kB"),
     },
-    derived=slopes,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,10 +12,9 @@ from numpy.polynomial import polynomial
 
 import nngrad as nn
 
-from ..derivatives import jet_last, nested_grad, nested_jvp
-from ..peers import Parameters
-from ..reproducing.experiment import Experiment, Make, Point, Step, Table, in_jax, in_torch
-from ..tanh_mlp import Field, jax_mlp, mlp, nngrad_mlp, tanh_parameters
+from ..harness import Step, Way, in_jax, in_torch
+from ..models import Field, Parameters, jax_mlp, jet_last, mlp, nested_grad, nested_jvp, nngrad_mlp, tanh_parameters
+from ..reproducing.experiment import Experiment, Point, Table
 
 OURS = "nngrad"
 TORCH_NESTED, TORCH_BRUNO = "PyTorch, nested autograd", "PyTorch, n-TangentProp"
@@ -123,11 +122,11 @@ def of_torch(nested: bool, p: Parameters, x: np.ndarray, order: int) -> Step:
     return in_torch(derivative)
 
 
-def makers(order: int, widths: tuple[int, ...], points: int) -> Mapping[str, Make]:
+def ways(order: int, widths: tuple[int, ...], points: int) -> dict[str, Way]:
     """The methods at one order."""
     p = tanh_parameters(np.random.default_rng(0), *widths)
     x = np.linspace(-1, 1, points, dtype="f")[:, None]
-    here: dict[str, Make] = {
+    here: dict[str, Way] = {
         OURS: lambda: in_nngrad(p, x, order),
         TORCH_NESTED: lambda: of_torch(True, p, x, order),
         TORCH_BRUNO: lambda: of_torch(False, p, x, order),
@@ -135,37 +134,13 @@ def makers(order: int, widths: tuple[int, ...], points: int) -> Mapping[str, Mak
     }
     for name, derive in {JET: jet_last, JVP: nested_jvp, GRAD: nested_grad}.items():
         here[name] = lambda derive=derive: of_jax(derive, p, x, order)
-    return {name: make for name, make in here.items() if order <= LAST.get(name, order)}
+    return {name: way for name, way in here.items() if order <= LAST.get(name, order)}
 
 
 def tables(smoke: bool) -> Iterable[Table]:
     """Over the order."""
     widths, points, orders = ((1, 4, 4, 1), 3, (1, 2)) if smoke else ((1, 24, 24, 24, 1), 256, (1, 2, 4, 7, 10))
-    yield Table("nth derivative", "order", [Point(n, makers(n, widths, points), 1e-2) for n in orders])
+    yield Table("nth derivative", "order", [Point(n, ways(n, widths, points), 1e-2) for n in orders])
 
 
-EXPERIMENT = Experiment(
-    title="n-TangentProp: the nth derivative of a network",
-    paper="K. R. Chickering: A quasilinear algorithm for computing higher-order derivatives of deep feed-forward "
-    "neural networks, 2024",
-    url="https://arxiv.org/abs/2412.09752",
-    ran="""
-The nth derivative of a tanh network 1-24-24-24-1 at 256 points. Weights are drawn with the seed 0.
-
-- *n-TangentProp*: written once from the formulas, and run in eager PyTorch and in jitted JAX. The derivatives of tanh
-  are polynomials in tanh.
-- *nested*: each derivative differentiates the previous one. Methods whose cost grows exponentially stop at order 4.
-- *jet*: `jax.experimental.jet`. *nngrad*: `nn.nth_derivative`.
-
-PyTorch has one thread, since the arrays are small.
-""",
-    differs="""
-The paper's figures are for PyTorch on a GPU. In float32 the methods differ by rounding, which grows with the order. At
-low orders an evaluation takes a few tenths of a millisecond, most of which is call overhead, so the order matters
-little there. From order four on nngrad keeps more values at a time than the formulas hand-written for this network.
-""",
-    ours=OURS,
-    tables=tables,
-    needs={TORCH_NESTED: "torch", TORCH_BRUNO: "torch"},
-    least=True,
-)
+EXPERIMENT = Experiment("n-TangentProp: the nth derivative of a network", OURS, tables)

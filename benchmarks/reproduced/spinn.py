@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 import nngrad as nn
 import nngrad.functions as F
 
-from ..peers import Parameters
-from ..reproducing.experiment import Experiment, Measured, Point, Quantity, Table, in_jax
-from ..tanh_mlp import Field, along, jax_mlp, tanh_parameters, taylor
+from ..harness import in_jax
+from ..models import Field, Parameters, along, jax_mlp, tanh_parameters, taylor
+from ..reproducing.experiment import Experiment, Point, Table
 
 OURS, JVP, JET = "nngrad", "JAX, nested jvp", "JAX, jet of each axis by hand"
 RANK, WIDTH = 32, 64
 WAVES = (1, 2, 1)
 VISCOSITY, WEIGHT = 0.01, 10.0
-STEPS, RATE = 3000, 3e-3
 
 
 Axes = Sequence[Any]
@@ -186,62 +184,7 @@ def tables(smoke: bool) -> Iterable[Table]:
 def at(equation: Equation, points: int) -> Point:
     """Loss and gradients at one size."""
     p, methods = methods_of(equation, points)
-    return Point(points, {name: lambda make=make: in_jax(make(), p) for name, make in methods.items()}, 1e-3)
+    return Point(points, {name: lambda make=make: in_jax(make(), p) for name, make in methods.items()})
 
 
-def errors(smoke: bool, names: Collection[str]) -> Iterable[Measured]:
-    """The error of Helmholtz's field after training from equal parameters, relative to its norm."""
-    for points, steps in [(4, 2)] if smoke else [(16, STEPS), (32, STEPS)]:
-        first, methods = methods_of(HELMHOLTZ, points)
-        axes = [np.linspace(*ends, 2 * points + 1, dtype="f") for ends in HELMHOLTZ.ends]
-        (wanted,) = HELMHOLTZ.solution(*coordinates(axes))
-        for name in [name for name in methods if name in names]:
-            got = np.asarray(field(0, trained(methods[name](), first, steps), *map(jnp.asarray, axes)))
-            error = float(np.linalg.norm(got - wanted) / np.linalg.norm(wanted))
-            yield Measured(HELMHOLTZ.title, "points on each axis", points, name, "error", error)
-
-
-def trained(loss: Callable[..., Any], p: Any, steps: int) -> Any:
-    """The parameters after steps of Adam."""
-    adam = optax.adam(optax.cosine_decay_schedule(RATE, steps))
-
-    def step(carry: Any, _: None) -> tuple[Any, None]:
-        p, state = carry
-        updates, state = adam.update(loss(p)[1], state)
-        return (optax.apply_updates(p, updates), state), None
-
-    p = jax.tree.map(jnp.asarray, p)
-    return jax.jit(lambda carry: jax.lax.scan(step, carry, None, steps)[0])((p, adam.init(p)))[0]
-
-
-EXPERIMENT = Experiment(
-    title="SPINN: separable physics-informed networks",
-    paper="J. Cho, S. Nam, H. Yang, S.-B. Yun, Y. Hong, E. Park: Separable physics-informed neural networks, 2023",
-    url="https://arxiv.org/abs/2306.15969",
-    ran=f"""
-Loss and its gradient with respect to all weights, for equations with known solutions, which are also prescribed on the
-boundary. Each axis has a network of two layers of {WIDTH} features with tanh, and the rank is {RANK}; weights are
-drawn with the seed 0.
-
-- *Helmholtz*: the sum of second derivatives and u, in three dimensions, with waves {WAVES} as its solution.
-- *Navier-Stokes by vorticity*: two velocities over time and two coordinates, with the transport of their vorticity
-  (third derivatives) and zero divergence; the solution is Taylor-Green vortices.
-- *nested jvp*: the paper's method. *jet of each axis by hand*: an expert's version, with the derivatives of the three
-  small networks once, by `jax.experimental.jet`, and products of these.
-- *nngrad*: nested `nn.jvp` of the field as it is.
-
-The error is that of the Helmholtz field after {STEPS:,} steps of Adam with a cosine-decayed rate on 16 and on 32
-points per axis, evaluated on a grid twice as fine, relative to the norm.
-""",
-    differs="""
-The paper compares with networks that are not separable, on a GPU and with up to 256 points on each axis. Here all
-methods use the separable network, and the comparison is of ways to differentiate it. All methods train by the same
-formulas from the same weights, so the errors differ only by accumulated rounding.
-""",
-    ours=OURS,
-    tables=tables,
-    least=True,
-    measured=("time", "temporaries", "error"),
-    quantities={"error": Quantity("error after training")},
-    further=errors,
-)
+EXPERIMENT = Experiment("SPINN: separable physics-informed networks", OURS, tables)

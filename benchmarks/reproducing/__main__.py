@@ -1,4 +1,4 @@
-"""`python -m benchmarks.reproducing NAME`: run a published comparison, draw it, and write the page."""
+"""`python -m benchmarks.reproducing NAME`: run a published comparison, draw it, and write its part of the page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import drawing, pages
 from .experiment import Experiment, measured
 
 PAGES = report.ROOT / "docs" / "reproduced"
-PAGE = "papers.md"
+PAGE = PAGES / "papers.md"
 FILES = report.ROOT / "benchmarks" / "reproduced"
 
 
@@ -33,14 +33,11 @@ def draw(name: str, folder: Path) -> None:
     drawing.draw(experiment_of(name), pages.load(folder / f"{name}.json")[1], folder / f"{name}.svg")
 
 
-def page(folder: Path) -> str:
-    """The page with the figures that are kept in a folder."""
-    return pages.page({name: (experiment_of(name), *pages.load(folder / f"{name}.json")) for name in kept(folder)})
-
-
-def kept(folder: Path) -> list[str]:
-    """The names of those of which a folder has figures."""
-    return [name for name in names() if (folder / f"{name}.json").exists()]
+def page() -> str:
+    """The page with the figures that are kept beside it."""
+    kept = [name for name in names() if (PAGES / f"{name}.json").exists()]
+    made = {name: pages.made(name, experiment_of(name), *pages.load(PAGES / f"{name}.json")) for name in kept}
+    return pages.with_figures(PAGE.read_text(encoding="utf-8"), made)
 
 
 @nn.deterministic()  # what is measured is the best executable
@@ -54,32 +51,30 @@ def main() -> None:
     parser.add_argument("--pages", action="store_true",
                         help="measure nothing: draw the kept figures (all by default) and write the page again")
     options = parser.parse_args()
-    folder = options.out or PAGES
     if options.list:
         for name in names():
             print(f"{name:24} {experiment_of(name).title}")
     elif options.pages:
-        for name in [options.name] if options.name else kept(folder):
-            draw(name, folder)
-        (folder / PAGE).write_text(page(folder), encoding="utf-8")
+        for name in [options.name] if options.name else names():
+            draw(name, PAGES)
+        PAGE.write_text(page(), encoding="utf-8")
     elif options.name is None:
         parser.error(f"name one of {', '.join(names())}")
     else:
-        _run(options.name, options.smoke, None if options.smoke and options.out is None else folder)
+        _run(options.name, options.smoke, options.out)
 
 
-def _run(name: str, smoke: bool, folder: Path | None) -> None:
-    experiment = experiment_of(name)
-    for method, module in experiment.absent().items():
-        print(f"{method} is left out: there is no package {module}")
-    rows = measured(experiment, smoke)
-    if folder is None:
+def _run(name: str, smoke: bool, out: Path | None) -> None:
+    rows = measured(experiment_of(name), smoke)
+    if smoke and out is None:
         return
+    folder = out or PAGES
     folder.mkdir(parents=True, exist_ok=True)
-    report.keep(folder / f"{name}.json", rows, dict.fromkeys(experiment.needs.values()))
+    report.keep(folder / f"{name}.json", rows, ("torch", "folx"))
     draw(name, folder)
-    (folder / PAGE).write_text(page(folder), encoding="utf-8")
-    print(f"{folder / name}.svg and .json are written, and {folder / PAGE}")
+    if out is None:
+        PAGE.write_text(page(), encoding="utf-8")
+    print(f"{folder / name}.svg and .json are written")
 
 
 if __name__ == "__main__":

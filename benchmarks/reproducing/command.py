@@ -17,8 +17,8 @@ from nngrad_command.outcome import complain
 
 DESCRIPTION = (
     "Run a comparison that a paper has published, at a size that two cores hold, with nngrad as one more line beside "
-    "the paper's own method; draw it, and write a page on it. It needs the sources, as a clone of the repository has "
-    "them. Methods whose packages are not installed are left out; those of nngrad[reproduce] are wanted."
+    "the paper's own method; draw it, and write its part of the page. It needs the sources, as a clone of the "
+    "repository has them. Methods whose packages are not installed are left out; those of nngrad[reproduce] are wanted."
 )
 
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--smoke", action="store_true",
                         help="tiny sizes, to see that it runs; writes only where --out says")
     parser.add_argument("--out", type=Path, metavar="FOLDER",
-                        help="where figure, page and figures go (default: docs/reproduced in the clone)")
+                        help="where figure and figures go (default: docs/reproduced in the clone, with the page)")
 
 
 def run(given: argparse.Namespace) -> int:

@@ -65,7 +65,7 @@ def _draw_panel(
 ) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-    title, scale, unit = experiment.quantity(quantity)
+    title, scale, unit = experiment.quantities[quantity]
     places = list(dict.fromkeys([m.x for m in inside]))
     apart = len(places) == 1 or isinstance(places[0], str)  # no curves: side by side, so that no mark hides another
     for i, name in sorted(enumerate(styles), key=lambda each: each[1] == experiment.ours):

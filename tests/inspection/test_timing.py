@@ -14,11 +14,6 @@ import nngrad.parametric_functions as PF
 from nngrad import Variable
 from nngrad.inspection.timing import Milliseconds, Stages, Timing
 
-# ---------------------------------------------------------------- networks
-
-
-# ---------------------------------------------------------------- measuring
-
 
 class Model:
     """A small loss that is built anew at each call."""

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.reproducing import __main__ as reproducing
 from benchmarks.reproducing import pages
 from benchmarks.reproducing.drawing import draw
-from benchmarks.reproducing.experiment import Measured, measured
+from benchmarks.reproducing.experiment import Experiment, Measured, measured
 from nngrad_command import commands, in_clone
 from nngrad_command.entry import main
 
@@ -26,7 +26,6 @@ def test_runs_at_a_tiny_size(name: str, tmp_path: Path) -> None:
     rows = measured(experiment, smoke=True)
     assert {m.quantity for m in rows} <= {*experiment.measured}
     assert any([m.method == experiment.ours for m in rows]), "nngrad is not among the methods"
-    assert not {m.method for m in rows} & {*experiment.absent()}
     assert all([math.isfinite(m.value) and m.value >= 0 for m in rows])
     draw(experiment, rows, tmp_path / "figure.svg")
     assert (tmp_path / "figure.svg").read_text(encoding="utf-8").count("<g id=\"axes_") >= 1
@@ -34,22 +33,23 @@ def test_runs_at_a_tiny_size(name: str, tmp_path: Path) -> None:
 
 def test_the_page_says_what_is_kept() -> None:
     told = "run `python -m benchmarks.reproducing --pages`"
-    text = (reproducing.PAGES / reproducing.PAGE).read_text(encoding="utf-8")
-    assert text == reproducing.page(reproducing.PAGES), told
-    for name in reproducing.kept(reproducing.PAGES):
+    assert reproducing.PAGE.read_text(encoding="utf-8") == reproducing.page(), told
+    for name in NAMES:
         assert (reproducing.PAGES / f"{name}.svg").stat().st_size < 200_000
 
 
 def test_ratios_on_a_page() -> None:
-    experiment = reproducing.experiment_of(NAMES[0])._replace(ours="nngrad", needs={"absent": "no_such_module"},
-                                                           measured=("time",))
+    experiment = Experiment("small", "nngrad", lambda smoke: [], measured=("time",))
     rows = [
         Measured("small", "order", x, method, "time", value)
         for x, method, value in ((1, "nngrad", 0.2), (1, "other", 0.1), (2, "nngrad", 0.1), (2, "other", 0.4))
     ]
-    text = pages.page({"name": (experiment, {"machine": "two cores", "date": "2026-01-01"}, rows)})
-    assert "- small, time: 2 (other)\n" in text
-    assert "Left out, since their packages were not there: absent." in " ".join(text.split())
+    text = pages.made("name", experiment, {"machine": "two cores", "date": "2026-01-01"}, rows)
+    assert text.endswith("nngrad takes more here:\n\n- small, time: 2 (other)\n")
+    page = "# P\n<!-- name: made by nngrad reproduce -->\n\nold\n\n<!-- end of name -->\nprose\n"
+    assert pages.with_figures(page, {"name": "new\n"}) == page.replace("old\n", "new\n")
+    with pytest.raises(ValueError, match="the page has no"):
+        pages.with_figures(page, {"another": "new"})
 
 
 def test_the_command_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],

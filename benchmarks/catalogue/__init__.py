@@ -1,3 +1,0 @@
-"""Single functions of the catalogue, forward and with gradients, beside the same function in JAX and PyTorch."""
-
-from .table import run as run
