@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import NamedSharding
 
-from nngrad.distributed.devices.grid import Mesh
+from nngrad.parallel.devices.grid import Mesh
 from nngrad.solvers.in_place import placed_on
 from nngrad.training.step import TrainStep
 

@@ -27,7 +27,7 @@ SUBJECTS = {
     "training": "Training", "solvers": "Training", "random": "Training",
     "execution": "Running and compiling", "compilations": "Running and compiling",
     "files.exporting": "Running and compiling", "jax": "Running and compiling", "context": "Running and compiling",
-    "distributed": "Running and compiling",
+    "parallel": "Running and compiling",
 }
 """Subjects of the names of `nn`, by the packages that define them; the innermost counts."""
 REST = "More"

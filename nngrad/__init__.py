@@ -82,7 +82,7 @@ __all__ = [
 ]  # fmt: skip
 
 _MODULES = {
-    "checks": "inspection.checks", "hooks": "inspection.hooks", "hosts": "distributed.hosts",
+    "checks": "inspection.checks", "hooks": "inspection.hooks", "hosts": "parallel.hosts",
     "initializer": "initializer", "jax": "jax", "nnabla": "nnabla", "parameter": "parameter",
     "parametric_functions": "parametric_functions", "physics": "physics",
     "solvers": "solvers", "timing": "inspection.timing", "torch": "torch",
@@ -96,7 +96,7 @@ _ELSEWHERE = {
         "get_current_context", "get_extension_context", "no_grad", "set_auto_forward", "set_default_context",
     ),
     "derivatives.implicit": ("Convergence", "fixed_point", "linear_solve", "minimize", "odeint", "root"),
-    "distributed.devices.mesh": ("mesh", "shard"),
+    "parallel.devices.mesh": ("mesh", "shard"),
     "files.exporting.export": ("export",),
     "files.exporting.exported": ("load_exported",),
     "files.graphs": ("load_graph", "save_graph"),
@@ -159,8 +159,6 @@ if TYPE_CHECKING:
         set_default_context,
     )
     from .derivatives.implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
-    from .distributed import hosts
-    from .distributed.devices.mesh import mesh, shard
     from .files.exporting.export import export
     from .files.exporting.exported import load_exported
     from .files.graphs import load_graph, save_graph
@@ -194,6 +192,8 @@ if TYPE_CHECKING:
     from .jax.to_jax import compile, to_jax
     from .memory import LeastMemory, MemoryBudget, Segments, recompute
     from .nnabla import FunctionNode, PythonFunction
+    from .parallel import hosts
+    from .parallel.devices.mesh import mesh, shard
     from .parameter import (
         cast_parameters,
         clear_parameters,
@@ -230,7 +230,7 @@ _is_provided_by(f"{__name__}.compilations", _engine, "hint_at_cache", "progress_
 _is_provided_by(f"{__name__}.memory", _engine, "peak_bytes", "policy_key", "rematerialised")
 _is_provided_by(f"{__name__}.inspection.estimates", _engine, "warn_of_cancelled")
 _is_provided_by(f"{__name__}.memory", _Operators, "recompute")
-_is_provided_by(f"{__name__}.distributed.devices.grid", _Placement, "across", "mesh_of")
+_is_provided_by(f"{__name__}.parallel.devices.grid", _Placement, "across", "mesh_of")
 _is_provided_by(f"{__name__}.inspection.shown", Variable, "__repr__", "_repr_html_")
 _is_provided_by(f"{__name__}.inspection.shown", Function, "__repr__", "_repr_html_")
 _is_provided_by(f"{__name__}.nnabla.names", _NamesElsewhere, "argument", "counterpart", "hint")

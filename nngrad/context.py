@@ -9,7 +9,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from .distributed.hosts.joining import launcher_of
 from .extend import (
     Switched,
     build_options,
@@ -19,6 +18,7 @@ from .extend import (
     set_switches,
     switched,
 )
+from .parallel.hosts.joining import launcher_of
 
 PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "cudnn": "gpu", "gpu": "gpu", "tpu": "tpu"}
 """JAX's platform for each backend."""

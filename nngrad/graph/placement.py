@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 
 if TYPE_CHECKING:
-    from ..distributed.devices.grid import Mesh as Mesh
+    from ..parallel.devices.grid import Mesh as Mesh
     from .op import Op
 
 Axes: TypeAlias = "tuple[str | tuple[str, ...] | None, ...]"

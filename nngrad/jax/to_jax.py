@@ -39,7 +39,7 @@ from ..extend import (
 )
 
 if TYPE_CHECKING:
-    from ..distributed.devices.grid import Mesh
+    from ..parallel.devices.grid import Mesh
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -10,10 +10,10 @@ from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from ..distributed.devices.mesh import Spec, shard_parameters
 from ..extend import Variable, as_variable, explained_by_name, no_such_argument
 from ..functions.docstrings import completed_docstring
 from ..initializer import ConstantInitializer, Rng, UniformInitializer, calc_uniform_lim_glorot
+from ..parallel.devices.mesh import Spec, shard_parameters
 from ..parameter import Initializer, get_parameter_or_create, in_scopes, note_unnamed
 
 Init: TypeAlias = Initializer | np.ndarray[Any, Any] | float | None

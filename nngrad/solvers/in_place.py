@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 from jax.sharding import NamedSharding
 
-from ..distributed.devices.grid import Mesh, mesh_of
 from ..extend import Executable, Value, Variable, check_process, x64_if
+from ..parallel.devices.grid import Mesh, mesh_of
 from .donation import InPlace, InPlaceValue, copied_together, donated, exchange, from_host
 from .gradients import Arrays
 from .state import names_by_place, names_of_state

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
-from ..distributed.devices.grid import Mesh
-from ..distributed.exchange import parts_of
 from ..extend import build_options, checked_count, x64_if
+from ..parallel.devices.grid import Mesh
+from ..parallel.exchange import parts_of
 
 Position = dict[str, Any]
 """A position in the input, as JSON values."""

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 
 from ..compilations import watched_compilation
-from ..distributed.devices.grid import Mesh
 from ..extend import (
     Variable,
     arrays_in,
@@ -24,6 +23,7 @@ from ..extend import (
     warn_user,
 )
 from ..inspection.nan import nan_in
+from ..parallel.devices.grid import Mesh
 from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
 from ..solvers.loss_facts import warn_of_untrained

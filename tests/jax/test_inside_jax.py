@@ -38,7 +38,7 @@ sys.modules[module] = Lacking(module)  # what of JAX itself is imported later fi
 warnings.simplefilter("error")
 import nngrad as nn, nngrad.functions as F, nngrad.jax as nj, nngrad.solvers as S
 from nngrad.graph.process import missing_in_jax
-from nngrad.distributed.hosts.store import global_state
+from nngrad.parallel.hosts.store import global_state
 
 assert len(missing_in_jax()) == len(names), missing_in_jax()
 x = nn.Variable.from_numpy_array(np.array([0.5, -1.0]), need_grad=True)
@@ -60,7 +60,7 @@ np.testing.assert_allclose(x.d, before * (1 - 2.0) ** 3, rtol=1e-6)
 assert (global_state.process_id, global_state.num_processes) == (0, 1)
 nn.hosts.barrier()
 if "global_state" in names:
-    from nngrad.distributed.hosts.store import KeyValueStore
+    from nngrad.parallel.hosts.store import KeyValueStore
     try:
         KeyValueStore()
     except RuntimeError as error:

@@ -15,9 +15,9 @@ import jax
 import numpy as np
 
 from ...context import Context
-from ...distributed import hosts
-from ...distributed.across import gathered
 from ...extend import NdArray, Variable, arrays_in, placement
+from ...parallel import hosts
+from ...parallel.across import gathered
 from .exchanges import (
     AllReduceCallback,
     Exchange,

@@ -14,7 +14,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...distributed.across import Across
 from ...extend import (
     NdArray,
     Spec,
@@ -24,6 +23,7 @@ from ...extend import (
     x64_if,
 )
 from ...functions.collectives import from_process
+from ...parallel.across import Across
 
 Kind = Literal["sum", "from one", "gather", "sum and scatter"]
 Packs = tuple[tuple[int, ...], ...]

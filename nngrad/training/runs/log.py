@@ -18,9 +18,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from ...distributed import hosts
 from ...extend import NdArray, Variable, checked_count
 from ...files.replacing import read_whole, write_whole
+from ...parallel import hosts
 
 
 class Shown:

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 import nngrad as nn
-from nngrad.distributed.hosts import joining
-from nngrad.distributed.hosts.joining import launcher_of
-from nngrad.distributed.hosts.sharing import part_for
+from nngrad.parallel.hosts import joining
+from nngrad.parallel.hosts.joining import launcher_of
+from nngrad.parallel.hosts.sharing import part_for
 from nngrad_command import entry
 from tests.several_hosts import programs, resuming
 from tests.several_hosts.equality import differences
