@@ -206,6 +206,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: (place[item.path], draw()))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A name that selects nothing is a mistake, or that of an op without a sample."""
+    name = session.config.option.keyword
+    if name and not session.items and not hasattr(session.config, "workerinput"):
+        raise pytest.UsageError(
+            f"-k {name!r} selects no test: `pytest --collect-only -q` lists their names; an op's are made of its lines in "
+            "tests/samples/ (docs/add_an_op.md)"
+        )
+
+
 @pytest.fixture(autouse=True)
 def settings_are_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that leaves 64-bit types switched on, or an exception that is being handled, which would be the context of
