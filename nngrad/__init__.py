@@ -7,6 +7,7 @@ their names is asked for.
 import sys as _sys
 from importlib import import_module as _import_module
 from inspect import isfunction as _isfunction
+from os import environ as _environ
 from typing import TYPE_CHECKING, Any
 
 from backward_registry import MissingRule, register, registry, show_registry
@@ -61,8 +62,8 @@ from .rewrite.numbers import grad_end as GradEndFunction
 
 __all__ = [
     "Checkpointer", "Context", "Convergence", "CustomFunction", "DynamicLossScale", "Function",
-    "FunctionHook", "FunctionNode", "Grad", "GradEndFunction", "LeastMemory", "MemoryBudget", "MissingRule", "Module",
-    "ModuleDict", "ModuleList", "MovingAverage", "NdArray", "Parameter", "PythonFunction", "RecompilationWarning",
+    "FunctionHook", "Grad", "GradEndFunction", "LeastMemory", "MemoryBudget", "MissingRule", "Module",
+    "ModuleDict", "ModuleList", "MovingAverage", "NdArray", "Parameter", "RecompilationWarning",
     "Segments", "Sequential", "Variable", "auto_forward", "backward", "bilaplacian", "cache_compilations",
     "cast_parameters", "checkpoint", "checks", "clear_parameters", "compile", "context_scope", "count", "curl",
     "custom_gradient", "debug", "derivatives", "deterministic", "device", "differential_operator", "diffusion",
@@ -116,7 +117,6 @@ _ELSEWHERE = {
     "jax.from_jax": ("from_jax",),
     "jax.to_jax": ("compile", "to_jax"),
     "memory": ("LeastMemory", "MemoryBudget", "Segments", "recompute"),
-    "nnabla": ("FunctionNode", "PythonFunction"),
     "parameter": (
         "cast_parameters", "clear_parameters", "get_current_parameter_scope", "get_parameter",
         "get_parameter_or_create", "get_parameters", "parameter_scope", "pop_parameter", "set_parameter",
@@ -191,7 +191,6 @@ if TYPE_CHECKING:
     from .jax.from_jax import from_jax
     from .jax.to_jax import compile, to_jax
     from .memory import LeastMemory, MemoryBudget, Segments, recompute
-    from .nnabla import FunctionNode, PythonFunction
     from .parallel import hosts
     from .parallel.devices.mesh import mesh, shard
     from .parameter import (
@@ -239,6 +238,9 @@ _is_provided_by(
     "no_grad", "reset_shape", "rewire_on", "unchain", "unchain_backward", "unlinked", "visit", "visit_check",
 )  # fmt: skip
 
+if _environ.get("NNGRAD_DEBUG"):
+    _is_there(f"{__name__}.inspection.debugging")  # which switches debug mode on
+
 
 def _public(name: str, value: Any) -> Any:
     """A public name as it is here: functions explain calls that do not fit, and are where pickle finds them."""
@@ -263,7 +265,8 @@ if not TYPE_CHECKING:  # checkers of types say themselves what does not fit
         elif name in _MODULE_OF:
             value = _public(name, getattr(_import_module(f"{__name__}.{_MODULE_OF[name]}"), name))
         else:
-            raise _no_attribute(f"nngrad has no {name!r}", name, __all__)
+            moved = f"; it is nngrad.nnabla.{name}" if name in ("FunctionNode", "PythonFunction") else ""
+            raise _no_attribute(f"nngrad has no {name!r}{moved}", name, () if moved else __all__)
         return globals().setdefault(name, value)
 
     _sys.meta_path.append(_ImportHints)

@@ -211,8 +211,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     name = session.config.option.keyword
     if name and not session.items and not hasattr(session.config, "workerinput"):
         raise pytest.UsageError(
-            f"-k {name!r} selects no test: `pytest --collect-only -q` lists their names; an op's are made of its lines in "
-            "tests/samples/ (docs/add_an_op.md)"
+            f"-k {name!r} selects no test: `pytest --collect-only -q` lists their names; an op's are made of its "
+            "lines in tests/samples/ (docs/add_an_op.md)"
         )
 
 

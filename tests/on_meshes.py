@@ -396,7 +396,7 @@ def refused() -> Found:
     with nn.context_scope(on_one):
         z = F.sum(F.sin(x))
 
-    class Twice(nn.PythonFunction):
+    class Twice(nn.nnabla.PythonFunction):
         def setup_impl(self, inputs: Any, outputs: Any) -> None:
             outputs[0].reset_shape(inputs[0].shape, True)
 

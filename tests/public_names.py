@@ -19,9 +19,10 @@ from docs_site import names
 
 RECORDED = Path(__file__).with_name("data") / "public_names.txt"
 MODULES = (
-    "nnabla.monitor", "nnabla.ext_utils", "nnabla.utils.data_iterator", "nnabla.utils.data_source",
-    "nnabla.utils.data_source_implements", "nnabla.utils.data_source_loader", "nnabla.utils.image_utils",
-    "nnabla.utils.learning_rate_scheduler", "nnabla.utils.load", "nnabla.utils.nnp_graph", "nnabla.utils.save",
+    "nnabla.function_node", "nnabla.python_function", "nnabla.monitor", "nnabla.ext_utils",
+    "nnabla.utils.data_iterator", "nnabla.utils.data_source", "nnabla.utils.data_source_implements",
+    "nnabla.utils.data_source_loader", "nnabla.utils.image_utils", "nnabla.utils.learning_rate_scheduler",
+    "nnabla.utils.load", "nnabla.utils.nnp_graph", "nnabla.utils.save",
 )  # fmt: skip
 """Modules where nnabla has them, which the reference has no pages for."""
 

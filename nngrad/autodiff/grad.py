@@ -461,7 +461,7 @@ def built_in_best_mode(
         equal = duplicate_functions(task.functions, fixed)
         estimates = [f for f in task.path if f.op.diagonal and is_estimate(f)]
         if estimates:
-            engine.warn_of_cancelled(task.path, estimates)
+            engine.warn_of_cancelled(task, estimates)
         walked = in_reverse(task, Grad(stop_ids=task.stop_ids, equal=equal))
     return Built(walked, Mode("reverse", reason), unknown)
 

@@ -6,7 +6,7 @@ from ..autodiff.custom_function import CustomFunction
 from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.grad import emitted, grad
 from ..autodiff.known_gradients import close_with_derivations
-from ..autodiff.request import Derivation, Mode, Request, ResultDerivation, ancestry, differentiable, variables
+from ..autodiff.request import Derivation, Mode, Request, ResultDerivation, Task, ancestry, differentiable, variables
 from ..execution import executables
 from ..execution.backward import reached_leaves
 from ..execution.compiled import executable_of, jitted_as_equal_programs, temporary_bytes
@@ -106,7 +106,7 @@ __all__ = [
     "RULES", "Array", "Block", "BoundedCache", "Call", "Closing", "Composite", "ControlOp", "CustomFunction",
     "DType", "Derivation", "Executable", "Function", "Ints", "LoopFound", "Mode", "NamesElsewhere", "NdArray",
     "NoForwardMode", "Op", "Operators", "Program", "Request", "ResultDerivation", "RolledLoop", "RuleCall",
-    "Settings", "ShapeArgument", "SourceLocation", "Spec", "Stage", "Static", "Step", "Switched", "Value",
+    "Settings", "ShapeArgument", "SourceLocation", "Spec", "Stage", "Static", "Step", "Switched", "Task", "Value",
     "Variable", "WithBlock", "Within", "adjoint_pair", "ancestry", "apply", "array_of", "arrays_in", "arrays_of",
     "as_ints", "as_made", "as_static_float", "as_variable", "as_variables", "backward", "bilinear_family",
     "block_of", "bodies_in", "build_options", "cache_about_structures", "calls_of", "check_bool",

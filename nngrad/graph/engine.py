@@ -65,8 +65,8 @@ class Engine:
     """A cache key for such a policy and the marks of functions."""
     peak_bytes: Callable[[list[Variable]], int]
     """About how many bytes of temporaries it takes to compute Variables."""
-    warn_of_cancelled: Callable[[list[Function], list[Function]], None]
-    """Warns where some functions on a path, which pass gradients unchanged, cancel a derivative."""
+    warn_of_cancelled: Callable[[Any, list[Function]], None]
+    """Warns where some functions on the path of a task, which pass gradients unchanged, cancel a derivative."""
     progress_shown: Callable[[str], AbstractContextManager[None]]
     """Shows that something is being compiled, if that takes long."""
     hint_at_cache: Callable[[float], None]
@@ -98,7 +98,7 @@ _NOTHING: dict[str, Any] = {
     "hint_at_cache": lambda seconds: None,
     "policy_key": lambda policy, functions: None,
     "progress_shown": lambda what: nullcontext(),
-    "warn_of_cancelled": lambda path, estimates: None,
+    "warn_of_cancelled": lambda task, estimates: None,
     "watched_compilation": lambda program: lambda seconds: None,
 }
 """What members do that nobody provides."""

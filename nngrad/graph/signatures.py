@@ -118,7 +118,7 @@ def raise_by_name(
 
 
 def _unmentioned(said: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """The non-array arguments, in parentheses, for an error from inside that names no argument of the function."""
+    """The arguments that are no operands, in parentheses, for an error from inside that names none of the function."""
     signature = inspect.signature(function)
     if any([re.search(rf"\b{n}\b", said) for n in signature.parameters]):
         return ""
@@ -127,6 +127,9 @@ def _unmentioned(said: str, function: Callable[..., Any], args: tuple[Any, ...],
     except TypeError:  # the error that is being explained
         return ""
     given = [f"{n}={v!r:.50}" for n, v in arguments.items() if isinstance(v, int | float | str | tuple | list)]
+    operands = [n for n, p in signature.parameters.items() if p.kind is p.POSITIONAL_ONLY]
+    if operands:  # where Variables may stand for numbers after them
+        given += [f"{n} of shape {v.shape}" for n, v in arguments.items() if n not in operands and hasattr(v, "shape")]
     return f"({', '.join(given)})" if given else ""
 
 

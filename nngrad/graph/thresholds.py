@@ -72,7 +72,7 @@ MOST_SUMS = 256
 
 
 # ---------------------------------------------------------------- tiers
-# Repeat with `benchmarks/first_result`.
+# Repeat with `benchmarks/first_result.py`.
 
 LARGE = 50
 """Programs of this many functions have two tiers. The optimised executable of a gradient of 50 functions takes half a

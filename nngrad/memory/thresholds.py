@@ -4,7 +4,7 @@ from __future__ import annotations
 
 CLOSE = 1.2
 """Candidates whose predicted peaks differ by less than this factor are compared by compiling them. Repeat with
-`benchmarks/memory`."""
+`benchmarks/memory.py`."""
 
 CLOSE_TO_PLAIN = 5
 """The same for the plain graph, which is less alike: for convolutions, whose operands are copied, the prediction sees

@@ -24,7 +24,7 @@ A, B = RNG.standard_normal((2, 3)), RNG.standard_normal((2, 3))
 # ---------------------------------------------------------------- Chainer's protocol
 
 
-class Mul(nn.FunctionNode):
+class Mul(nn.nnabla.FunctionNode):
     """a * b, noting what backward is asked for."""
 
     asked: ClassVar[list[tuple[int, ...]]] = []
@@ -40,7 +40,7 @@ class Mul(nn.FunctionNode):
         return tuple([gy * (b if i == 0 else a) for i in indexes])
 
 
-class TanhGrad(nn.FunctionNode):
+class TanhGrad(nn.nnabla.FunctionNode):
     """Chainer's way: the gradient is a function with a backward of its own."""
 
     def forward(self, y: Any, gy: Any) -> Any:
@@ -52,7 +52,7 @@ class TanhGrad(nn.FunctionNode):
         return -2 * gy * y * ggx, ggx * (1 - y * y)
 
 
-class Tanh(nn.FunctionNode):
+class Tanh(nn.nnabla.FunctionNode):
     """tanh from its output."""
 
     def forward(self, x: Any) -> Any:
@@ -66,7 +66,7 @@ class Tanh(nn.FunctionNode):
         return TanhGrad().apply((y, grad_outputs[0]))
 
 
-class Rotate(nn.FunctionNode):
+class Rotate(nn.nnabla.FunctionNode):
     """Two outputs and an attribute."""
 
     def __init__(self, angle: float) -> None:
@@ -123,7 +123,7 @@ def test_backward_is_asked_only_for_what_is_wanted_and_never_for_integers() -> N
 # ---------------------------------------------------------------- accumulation
 
 
-class Square(nn.FunctionNode):
+class Square(nn.nnabla.FunctionNode):
     """x**2; the gradient and the sum with what has arrived are one step."""
 
     arrived: ClassVar[list[Any]] = []
@@ -138,7 +138,7 @@ class Square(nn.FunctionNode):
         return (gx,)
 
 
-class FusedSquareGrad(nn.FunctionNode):
+class FusedSquareGrad(nn.nnabla.FunctionNode):
     """before + 2 x gy"""
 
     def forward(self, x: Any, gy: Any, before: Any) -> Any:
@@ -163,7 +163,7 @@ def test_backward_accumulate_gets_what_has_arrived(simplified: bool) -> None:
         assert not any(f.name in ("add2", "add_n") for f in functions_of([gx]))
 
 
-class SumOfTwo(nn.FunctionNode):
+class SumOfTwo(nn.nnabla.FunctionNode):
     """a + b, adding to what has arrived at each, or leaving it alone."""
 
     def __init__(self, lazy: bool) -> None:
@@ -212,7 +212,7 @@ def test_any_graph_of_them_has_the_gradients_that_jax_has(steps: list[tuple[str,
 # ---------------------------------------------------------------- forwards in NumPy
 
 
-class HostSin(nn.FunctionNode):
+class HostSin(nn.nnabla.FunctionNode):
     """sin in NumPy; the gradient in F."""
 
     numpy = True
@@ -225,7 +225,7 @@ class HostSin(nn.FunctionNode):
         return (grad_outputs[0] * HostCos()(*self.get_retained_inputs()),)
 
 
-class HostCos(nn.FunctionNode):
+class HostCos(nn.nnabla.FunctionNode):
     """cos in NumPy, with its shape declared."""
 
     numpy = True
@@ -276,7 +276,7 @@ def test_numpy_forwards_run_wherever_graphs_run() -> None:
     np.testing.assert_allclose(run(np.stack([A, B]).astype(np.float32)), np.sin(np.stack([A, B])), rtol=1e-5)
 
 
-class Liar(nn.FunctionNode):
+class Liar(nn.nnabla.FunctionNode):
     """Declares another shape than it computes."""
 
     numpy = True

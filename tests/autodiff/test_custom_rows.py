@@ -21,7 +21,7 @@ calls: list[tuple[int, ...]] = []
 """The shapes that the functions below were called with on the host."""
 
 
-class Cumulated(nn.FunctionNode):
+class Cumulated(nn.nnabla.FunctionNode):
     """Sums along the second axis, from the left: the rows are independent, and nothing says so."""
 
     numpy = True
@@ -44,7 +44,7 @@ class CumulatedByRows(Cumulated):
     rows = (0,)
 
 
-class Product(nn.PythonFunction):
+class Product(nn.nnabla.PythonFunction):
     """A product with a matrix, on the host."""
 
     numpy = True

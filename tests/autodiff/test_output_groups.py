@@ -86,7 +86,7 @@ def test_members_are_computed_from_the_graph_as_it_has_become() -> None:
 
 
 def test_an_error_of_one_is_not_that_of_another() -> None:
-    class Refuses(nn.FunctionNode):
+    class Refuses(nn.nnabla.FunctionNode):
         numpy = True
 
         def forward(self, x: Any) -> Any:
@@ -95,7 +95,7 @@ def test_an_error_of_one_is_not_that_of_another() -> None:
         def backward(self, indexes: Any, grad_outputs: Any) -> Any:
             return Fails()(grad_outputs[0])
 
-    class Fails(nn.FunctionNode):
+    class Fails(nn.nnabla.FunctionNode):
         numpy = True
 
         def infer(self, x: Any) -> Any:

@@ -101,7 +101,7 @@ SOURCES = [_global, _class_attribute, _object, _closure, _default, _partial, _ar
 
 
 def in_chainers(lam: Any, numpy: bool = False) -> type:
-    class Scaled(nn.FunctionNode):
+    class Scaled(nn.nnabla.FunctionNode):
         def forward(self, x: Any) -> Any:
             return x * x * lam(self)
 
@@ -118,7 +118,7 @@ def in_chainers_on_the_host(lam: Any) -> type:
 
 
 def as_a_rule(lam: Any) -> type:
-    class Scaled(nn.PythonFunction):
+    class Scaled(nn.nnabla.PythonFunction):
         def forward(self, x: Any) -> Any:
             return x * x * lam(self)
 
@@ -130,7 +130,7 @@ def as_a_rule(lam: Any) -> type:
 
 
 def in_nnablas(lam: Any) -> type:
-    class Scaled(nn.PythonFunction):
+    class Scaled(nn.nnabla.PythonFunction):
         def setup_impl(self, inputs: Any, outputs: Any) -> None:
             outputs[0].reset_shape(inputs[0].shape, True)
 
@@ -145,7 +145,7 @@ def in_nnablas(lam: Any) -> type:
 
 
 def in_nnablas_on_the_host(lam: Any) -> type:
-    class Scaled(nn.PythonFunction):
+    class Scaled(nn.nnabla.PythonFunction):
         def setup_impl(self, inputs: Any, outputs: Any) -> None:
             outputs[0].reset_shape(inputs[0].shape, True)
 
@@ -316,7 +316,7 @@ def _scanned(lam: float) -> Any:
 # ---------------------------------------------------------------- a graph that is there already
 
 
-class Reversal(nn.PythonFunction):
+class Reversal(nn.nnabla.PythonFunction):
     """The identity, with a gradient that is turned round."""
 
     exact = False
@@ -342,7 +342,7 @@ def test_a_backward_reads_what_there_is_when_the_gradient_is_asked_for(monkeypat
         np.testing.assert_allclose(nn.grad(loss, [x])[0].d, x.g)
 
 
-class Held(nn.FunctionNode):
+class Held(nn.nnabla.FunctionNode):
     """An attribute of the instance, in both directions."""
 
     def __init__(self, lam: float) -> None:
@@ -481,7 +481,7 @@ def _tripled_back(self: Any, indexes: Any, grad_outputs: Any) -> Any:
 def plain() -> Any:
     """x^2"""
 
-    class Squared(nn.FunctionNode):
+    class Squared(nn.nnabla.FunctionNode):
         def forward(self, x: Any) -> Any:
             return x * x * 1.0
 

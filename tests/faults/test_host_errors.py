@@ -40,7 +40,7 @@ def works() -> Iterator[None]:
     Host.raises = False
 
 
-class OnHost(nn.FunctionNode):
+class OnHost(nn.nnabla.FunctionNode):
     """The identity, in NumPy."""
 
     numpy = True
@@ -68,7 +68,7 @@ def in_jax_jvp(primals: Any, tangents: Any) -> Any:
     return in_jax(primals[0]), tangents[0]
 
 
-class InForward(nn.FunctionNode):
+class InForward(nn.nnabla.FunctionNode):
     """The identity: a forward in JAX that calls back."""
 
     def forward(self, x: Any) -> Any:

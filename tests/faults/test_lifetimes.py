@@ -14,7 +14,7 @@ from backward_registry import registry
 
 
 def node() -> type:
-    class Squared(nn.FunctionNode):
+    class Squared(nn.nnabla.FunctionNode):
         def __init__(self, factor: float) -> None:
             self.factor = factor
 
@@ -30,7 +30,7 @@ def node() -> type:
 
 
 def recorded() -> type:
-    class Squared(nn.PythonFunction):
+    class Squared(nn.nnabla.PythonFunction):
         def __init__(self, factor: float) -> None:
             super().__init__()
             self.factor = factor

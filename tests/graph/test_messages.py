@@ -95,7 +95,7 @@ test_what_is_wrong_and_what_to_do = refused([
 
 
 def test_an_error_in_a_forward_of_the_users_shows_its_line() -> None:
-    class Broken(nn.FunctionNode):
+    class Broken(nn.nnabla.FunctionNode):
         def forward(self, x: Any) -> Any:
             raise ValueError("the line of the user's")
 

@@ -19,7 +19,7 @@ A = np.random.default_rng(0).standard_normal((2, 3))
 B = np.random.default_rng(1).standard_normal((3, 2))
 
 
-class Cube(nn.FunctionNode):
+class Cube(nn.nnabla.FunctionNode):
     """x**3, with a backward that is wrong in one of many ways."""
 
     def __init__(self, fault: str = "") -> None:
@@ -45,7 +45,7 @@ class Cube(nn.FunctionNode):
         }[self.fault]()
 
 
-class Square(nn.FunctionNode):
+class Square(nn.nnabla.FunctionNode):
     """x**2 with a gradient that is right, and has none."""
 
     def forward(self, x: Any) -> Any:
@@ -150,7 +150,7 @@ def test_the_numbers_of_a_report_are_right() -> None:
 
 
 def test_only_the_inputs_at_fault_are_named() -> None:
-    class Product(nn.FunctionNode):
+    class Product(nn.nnabla.FunctionNode):
         def forward(self, a: Any, b: Any) -> Any:
             return a * b
 
@@ -189,7 +189,7 @@ def test_one_wrong_element_is_found(place: int, amount: float, seed: int) -> Non
 
 
 def test_gradients_that_have_no_rule_say_so() -> None:
-    class Once(nn.FunctionNode):
+    class Once(nn.nnabla.FunctionNode):
         def forward(self, x: Any) -> Any:
             return x * x
 

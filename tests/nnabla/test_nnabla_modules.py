@@ -268,7 +268,7 @@ from nngrad.nnabla.solver import Solver
     exec(program, given)
     assert given["logger"] is given["nn"].logger and given["Solver"] is given["nn"].solver.Solver is nn.solvers.Solver
     assert given["registry"] is nn.registry and given["register"].__name__ == "register"
-    assert given["Function"] is nn.Function and given["PythonFunction"] is nn.PythonFunction
+    assert given["Function"] is nn.Function and given["PythonFunction"] is nn.nnabla.PythonFunction
     assert given["save_parameters"] is nn.parameter.save_parameters is nn.save_parameters
     assert given["load_parameters"] is nn.load_parameters
     assert given["I"].random is nn.random

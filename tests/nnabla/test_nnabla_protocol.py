@@ -22,7 +22,7 @@ def leaf(values: Any, dtype: Any = np.float64, need_grad: bool = True) -> Variab
     return Variable.from_numpy_array(np.asarray(values, dtype), need_grad=need_grad)
 
 
-class Mul2(nn.PythonFunction):
+class Mul2(nn.nnabla.PythonFunction):
     """The example of nnabla's documentation: F on .data and .grad."""
 
     def __init__(self, ctx: Any = None) -> None:
@@ -100,7 +100,7 @@ class Cells(Mul2):
         g += inputs[0].data * outputs[0].grad
 
 
-class MeanAndPower(nn.PythonFunction):
+class MeanAndPower(nn.nnabla.PythonFunction):
     """Two outputs of other shapes, an attribute, in-place steps, a gradient from an output's data."""
 
     def __init__(self, power: float) -> None:
