@@ -64,7 +64,8 @@ class Registry(Mapping[str, Rule]):
         self._ops: WeakValueDictionary[str, Op] = WeakValueDictionary()
         self._lock = threading.Lock()
         self.version = 0
-        """Counts changes, so that what was derived from the rules knows when it is out of date."""
+        """Counts changes, so that what was derived from the rules knows when it is out of date. nngrad's own rules come
+        with their ops when a package is imported, and change nothing that was derived before."""
 
     def add(self, op: Op, rule: Rule, replace: bool = False) -> None:
         """Enter the rule of `op`."""
@@ -79,7 +80,7 @@ class Registry(Mapping[str, Rule]):
                 # A function of a user's own does not take the name of one of nngrad's.
                 if known is None or not known.module.startswith("nngrad."):
                     self._ops[name] = op
-            self.version += 1
+            self.version += known_rule is not None or not rule.module.startswith(OWN)
 
     def find(self, op: Op) -> Rule | None:
         """The rule of `op`, or None."""

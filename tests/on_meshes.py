@@ -88,7 +88,7 @@ def held(step: Any) -> tuple[Any, Any]:
 def text_of(step: Any, *arrays: Any) -> str:
     """The program of a step as it is compiled for each device."""
     parameters, state = held(step)
-    rest = nn.graph.leaf.arrays_of(step._live, mesh=step._mesh) if step._live else []
+    rest = nn.execution.program.arrays_of(step._live, mesh=step._mesh) if step._live else []
     given = step._placed(arrays, step._mesh)
     jitted = step._update._executable.function
     text: str = jitted.lower(parameters, state, (step._solver._rate, given, rest)).compile().as_text()

@@ -14,7 +14,6 @@ from ..graph import Function, Op, RuleCall, Variable, build_options, engine, fun
 from ..graph.block import has_opaque
 from ..graph.bounded_cache import cache_about_structures
 from ..graph.function import function_hooks
-from ..graph.leaf import arrays_of
 from ..graph.op import arguments_need_x64
 from ..graph.placement import Placement, group_of, groups_of, several_processes
 from ..graph.thresholds import MOST_INPUTS_OF_AN_OP
@@ -23,6 +22,7 @@ from ..graph.value import put_together
 from .compiled import bytes_of
 from .executable import Executable, Settings
 from .lower import by_itself
+from .program import arrays_of
 
 if TYPE_CHECKING:
     from ..graph.placement import Mesh

@@ -13,7 +13,6 @@ import numpy as np
 from ..graph import Function, NdArray, Variable, build_options, functions_of
 from ..graph.body_op import ControlOp
 from ..graph.function import watched
-from ..graph.leaf import arrays_of
 from ..graph.placement import groups_of, several_processes
 from ..graph.process import check_process
 from ..graph.thresholds import MOST_BYTES_KEPT, SMALL_RESULT
@@ -21,6 +20,7 @@ from ..graph.value import OutputGroup, Thunk, Value
 from .compiled import executable_of
 from .interpret import any_watched
 from .lower import Program, linearize
+from .program import arrays_of
 
 
 class Lookup:

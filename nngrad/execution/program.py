@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import numpy as np
 
-from ..graph import Op, Spec
+from ..graph import Op, Spec, Variable
 from ..graph.block import Block, Step, has_opaque, run_steps
 from ..graph.placement import Axes, Processes, group_of, running_on, several_processes
+from ..graph.process import Process, check_process
 from ..graph.traverse import operands_first
+from ..graph.value import Value
 
 if TYPE_CHECKING:
     from ..graph.placement import Mesh
@@ -72,6 +75,36 @@ def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
             return program.block.results_of(tuple(program.mesh.divided(arrays, program.uneven)))
 
     return run
+
+
+def arrays_of(
+    leaves: Sequence[Variable], draw: bool = True, often: bool = False, mesh: Mesh | None = None
+) -> list[Any]:
+    """The arrays in the leaves' cells, read atomically.
+
+    Keys of random functions are drawn first. Without `draw` they stay, and those never drawn are read ahead of the
+    stream: so reading changes no noise, in any order of reads. Small NumPy arrays that are passed `often` are moved to
+    JAX for good; with a `mesh`, all arrays are moved to their places on it.
+    """
+    if Process.cannot_compute:  # cheaper than a call; every run passes here
+        check_process()
+    cells = [x.cell if x._data is None else x._data for x in leaves]
+    keys = {}
+    for i in [i for i, x in enumerate(leaves) if x.key_source is not None]:
+        if draw or cells[i].is_zero:
+            source = leaves[i].key_source
+            keys[i] = source() if draw else source.ahead()  # type: ignore[misc, union-attr]
+            cells[i].put(keys[i])
+    values = Value.held_by(cells)
+    arrays = Value.arrays_of(values)
+    if often and np.ndarray in map(type, arrays):
+        for i, value in enumerate(values):
+            if i not in keys:
+                value.as_jax()
+        arrays = Value.arrays_of(values)
+    for i, key in keys.items():
+        arrays[i] = key  # not the key that another thread draws at the same time
+    return arrays if mesh is None else mesh.placed(leaves, arrays)
 
 
 # ---------------------------------------------------------------- where it runs

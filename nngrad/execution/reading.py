@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..graph import Function, Variable, build_options, functions_of
-from ..graph.leaf import arrays_of
 from ..graph.placement import several_processes
 from ..graph.value import OutputGroup, Thunk, put_together
 from .compiled import executable_of
@@ -32,6 +31,7 @@ from .plans import (
     source_of,
     source_results,
 )
+from .program import arrays_of
 
 
 class _Computed(NamedTuple):

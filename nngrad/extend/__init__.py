@@ -28,6 +28,7 @@ from ..execution.program import (
     Call,
     Program,
     RolledLoop,
+    arrays_of,
     block_of,
     calls_of,
     functions_to_compile,
@@ -72,7 +73,7 @@ from ..graph.bounded_cache import BoundedCache, cache_about_structures
 from ..graph.capture import placeholder
 from ..graph.closing import Closing, close
 from ..graph.engine import Operators, engine, provide
-from ..graph.leaf import arrays_in, arrays_of, as_variable, as_variables
+from ..graph.leaf import arrays_in, as_variable, as_variables
 from ..graph.messages import (
     NamesElsewhere,
     SourceLocation,

@@ -16,14 +16,12 @@ from .engine import KeySource, engine
 from .messages import warn_user
 from .ndarray import NdArray, host_array
 from .options import build_options
-from .process import Process, check_process
 from .spec import DType, Spec, refuse_tracer
 from .value import Value
 from .variable import Variable, leaf_of
 
 if TYPE_CHECKING:
     from .op import Op
-    from .placement import Mesh
 
 
 def drawn_leaf(spec: Spec, source: KeySource, name: str = "") -> Variable:
@@ -31,36 +29,6 @@ def drawn_leaf(spec: Spec, source: KeySource, name: str = "") -> Variable:
     x = leaf_of(NdArray.of_spec(spec), name)
     x.key_source = source
     return x
-
-
-def arrays_of(
-    leaves: Sequence[Variable], draw: bool = True, often: bool = False, mesh: Mesh | None = None
-) -> list[Any]:
-    """The arrays in the leaves' cells, read atomically.
-
-    Keys of random functions are drawn first. Without `draw` they stay, and those never drawn are read ahead of the
-    stream: so reading changes no noise, in any order of reads. Small NumPy arrays that are passed `often` are moved to
-    JAX for good; with a `mesh`, all arrays are moved to their places on it.
-    """
-    if Process.cannot_compute:  # cheaper than a call; every run passes here
-        check_process()
-    cells = [x.cell if x._data is None else x._data for x in leaves]
-    keys = {}
-    for i in [i for i, x in enumerate(leaves) if x.key_source is not None]:
-        if draw or cells[i].is_zero:
-            source = leaves[i].key_source
-            keys[i] = source() if draw else source.ahead()  # type: ignore[misc, union-attr]
-            cells[i].put(keys[i])
-    values = Value.held_by(cells)
-    arrays = Value.arrays_of(values)
-    if often and np.ndarray in map(type, arrays):
-        for i, value in enumerate(values):
-            if i not in keys:
-                value.as_jax()
-        arrays = Value.arrays_of(values)
-    for i, key in keys.items():
-        arrays[i] = key  # not the key that another thread draws at the same time
-    return arrays if mesh is None else mesh.placed(leaves, arrays)
 
 
 def arrays_in(cells: Iterable[NdArray]) -> list[Any]:

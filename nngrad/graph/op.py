@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, overload
 
@@ -107,11 +108,9 @@ class Op(Facts, Generic[P, R]):
         # A user's forward does not get numbers as constants: each would need its own executable.
         variables = as_operands if self.is_own else as_variables
         self._call: Callable[..., R] = schema.caller(
-            lambda: [*schema.conversions, *_application(schema)], self._keep, op=self, variables=variables,
+            lambda: [*schema.conversions, *_application(schema)], partial(setattr, self, "_call"), op=self,
+            variables=variables,
         )  # fmt: skip
-
-    def _keep(self, call: Callable[..., R]) -> None:
-        self._call = call
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
@@ -327,10 +326,7 @@ class Composite(Generic[P, R]):
             values = [*schema.inputs, *[f"{n}={v}" for n, v in zip(schema.arguments, schema.values, strict=True)]]
             return [*schema.conversions, f"return body({'*' * schema.variadic}{', '.join(values)})"]
 
-        self._call: Callable[..., R] = schema.caller(lines, self._keep, body=body)
-
-    def _keep(self, call: Callable[..., R]) -> None:
-        self._call = call
+        self._call: Callable[..., R] = schema.caller(lines, partial(setattr, self, "_call"), body=body)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:

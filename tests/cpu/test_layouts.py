@@ -12,9 +12,8 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.cpu.layouts import with_channels_last
 from nngrad.execution.lower import linearize
-from nngrad.execution.program import Program, calls_of, in_one
+from nngrad.execution.program import Program, arrays_of, calls_of, in_one
 from nngrad.graph import Variable
-from nngrad.graph.leaf import arrays_of
 from tests.leaves import leaf
 from tests.oracle import compiled_cheaply
 

@@ -14,9 +14,8 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.passes import lowered, prepared
-from nngrad.execution.program import Program, calls_of, in_one
+from nngrad.execution.program import Program, arrays_of, calls_of, in_one
 from nngrad.graph import Variable, functions_of
-from nngrad.graph.leaf import arrays_of
 from tests.exact import exactly
 from tests.lstm import lstm_in_graphs, lstm_in_jax
 from tests.rematerialising import temporaries

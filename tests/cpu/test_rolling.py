@@ -21,9 +21,8 @@ from nngrad.cpu import rolling
 from nngrad.cpu.rolling import with_recurrences_rolled
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.passes import LoopFound, loops_in, prepared
-from nngrad.execution.program import functions_to_compile, in_one
+from nngrad.execution.program import arrays_of, functions_to_compile, in_one
 from nngrad.graph import Variable
-from nngrad.graph.leaf import arrays_of
 from tests.exact import exactly
 from tests.lstm import lstm_in_graphs, lstm_in_jax
 from tests.oracle import compiled_cheaply
