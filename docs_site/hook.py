@@ -56,15 +56,11 @@ def _names() -> frozenset[str]:
 
 def _source(path: str) -> str:
     """A page with a file of the repository, or with the programs in a folder."""
-    there = ROOT / path
-    if there.is_dir():
-        return "\n".join([f"# {path}\n", *[_listing(each, f"## {each.name}") for each in sorted(there.glob("*.py"))]])
-    return _listing(there, f"# {path}")
-
-
-def _listing(file: Path, heading: str) -> str:
-    language = {".py": "python", ".toml": "toml", ".md": "markdown"}.get(file.suffix, "")
-    return f"{heading}\n\n````{language}\n{file.read_text(encoding='utf-8')}````\n"
+    there, parts = ROOT / path, [f"# {path}\n"]
+    for file in sorted(there.glob("*.py")) if there.is_dir() else [there]:
+        language = {".py": "python", ".toml": "toml", ".md": "markdown"}.get(file.suffix, "")
+        parts.append(f"## {file.name}\n\n````{language}\n{file.read_text(encoding='utf-8')}````\n")
+    return "\n".join(parts)
 
 
 def _sources_that_are_linked() -> set[str]:

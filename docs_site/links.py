@@ -6,6 +6,7 @@ import functools
 import posixpath
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from urllib.parse import urlsplit
 
 from . import ROOT
@@ -112,9 +113,6 @@ def spaced(markdown: str) -> str:
 def of_docstring(text: str) -> str:
     """A docstring, which is no Markdown but for its backquotes: stars are stars. Its arguments are under a title of
     their own, for layers have parameters besides."""
-    paragraphs = [p if p.startswith("    ") else _with_stars(p) for p in text.split("\n\n")]
+    starless = partial(re.sub, r"(`+[^`]*`+)|\*", lambda found: found[1] or r"\*")
+    paragraphs = [p if p.startswith("    ") else starless(p) for p in text.split("\n\n")]
     return re.sub(r"^Args:$", "Args: Arguments:", "\n\n".join(paragraphs), flags=re.MULTILINE)
-
-
-def _with_stars(paragraph: str) -> str:
-    return re.sub(r"(`+[^`]*`+)|\*", lambda found: found[1] or r"\*", paragraph)

@@ -31,13 +31,6 @@ SUBJECTS = {
 }
 """Subjects of the names of `nn`, by the packages that define them; the innermost counts."""
 REST = "More"
-MODULES = {
-    "checks": "Gradients against numeric differences",
-    "hooks": "What watches functions run",
-    "hosts": "Several processes joined by JAX",
-    "timing": "How long forward and backward take",
-}
-"""Modules that `nn` has as names, with pages of their own."""
 OTHERS = {
     "PF": ("parametric_functions", "Layers with parameters"),
     "S": ("solvers", "Solvers"),
@@ -96,7 +89,7 @@ def _modules() -> dict[str, str]:
     """The modules among the names of `nn` that are on no other page, with their titles."""
     elsewhere = {"functions", *[module for module, _ in OTHERS.values()]}
     found = [n for n in nngrad.__all__ if isinstance(getattr(nngrad, n), ModuleType) and n not in elsewhere]
-    return {n: MODULES.get(n) or (getattr(nngrad, n).__doc__ or n).partition("\n")[0].rstrip(".") for n in found}
+    return {n: (getattr(nngrad, n).__doc__ or n).partition("\n")[0].rstrip(".") for n in found}
 
 
 def _of_functions() -> Iterator[Page]:
@@ -115,12 +108,11 @@ def _of_other_modules() -> Iterator[Page]:
 
 def names_of(prefix: str, module: ModuleType) -> Iterator[Name]:
     """What a module gives to its users: what `__all__` says, or what is defined in it and named without underscore."""
-    names = getattr(module, "__all__", None)
-    if names is None:
-        within = module.__name__
-        names = [n for n, value in vars(module).items() if callable(value) and _module_of(value).startswith(within)]
-    for shown in sorted([n for n in names if not n.startswith("_")], key=str.lower):
-        yield _named(prefix, shown, getattr(module, shown))
+    listed = getattr(module, "__all__", None)
+    for shown in sorted([n for n in listed or vars(module) if not n.startswith("_")], key=str.lower):
+        name = _named(prefix, shown, getattr(module, shown))
+        if listed or (callable(name.value) and name.path.startswith(module.__name__)):
+            yield name
 
 
 def _named(prefix: str, shown: str, value: Any) -> Name:
@@ -129,10 +121,6 @@ def _named(prefix: str, shown: str, value: Any) -> Name:
         return Name(f"{prefix}.{shown}", f"{inner.module}.{inner.name}", value)
     kind = inner if inspect.isfunction(inner) or inspect.isclass(inner) else type(inner)  # which tells of an object
     return Name(f"{prefix}.{shown}", f"{kind.__module__}.{kind.__qualname__}", value)
-
-
-def _module_of(value: Any) -> str:
-    return getattr(inspect.unwrap(value) if inspect.isfunction(value) else value, "__module__", None) or ""
 
 
 def _subject_of(path: str) -> str:

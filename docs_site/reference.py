@@ -35,9 +35,12 @@ Where an argument of `F` is said to be of some shape, it may be a Variable, an a
 def reference() -> dict[str, str]:
     """The Markdown of each page, by its path below `docs/`."""
     among = pages()
-    written = {page.path: _page(page, among) for page in among}
-    rows = [f"| [{page.title}]({page.path.removeprefix('reference/')}) | {_listed(page)} |\n" for page in among]
-    return {"reference/index.md": _INDEX + "".join(rows), **written}
+    places = _first_places(among)
+    rows = []
+    for page in among:
+        names = ", ".join([f"[`{name.shown}`][{name.shown}]" for name in page.names])
+        rows.append(f"| [{page.title}]({page.path.removeprefix('reference/')}) | {names} |\n")
+    return {"reference/index.md": _INDEX + "".join(rows)} | {p.path: "".join(_lines(p, places)) for p in among}
 
 
 def contents() -> list[dict[str, object]]:
@@ -53,32 +56,22 @@ def contents() -> list[dict[str, object]]:
     return [{"All names": "reference/index.md"}, {"nn": of_nn}, {"F: functions": functions}, *others]
 
 
-def _listed(page: Page) -> str:
-    return ", ".join([f"[`{name.shown}`][{name.shown}]" for name in page.names])
-
-
-def _page(page: Page, among: list[Page]) -> str:
-    return "".join(_lines(page, _first_places(among)))
-
-
 def _first_places(among: Iterable[Page]) -> dict[str, str]:
-    """The first name that an object has, by where it is defined: it is described there alone."""
-    places: dict[str, str] = {}
+    """The name that an object is described under, by where it is defined: the one of the module with its definition,
+    or else the first."""
+    at_home: dict[str, str] = {}
+    first: dict[str, str] = {}
     for page in among:
+        module = page.imported.split()[1] + "."
         for name in page.names:
-            if _is_home(page, name.path):
-                places[name.path] = name.shown
-    for page in among:
-        for name in page.names:
-            places.setdefault(name.path, name.shown)
-    return places
-
-
-def _is_home(page: Page, path: str) -> bool:
-    return path.startswith(page.imported.split()[1] + ".") and not page.path.startswith("reference/nn/")
+            first.setdefault(name.path, name.shown)
+            if module != "nngrad." and name.path.startswith(module):
+                at_home[name.path] = name.shown
+    return first | at_home
 
 
 def _lines(page: Page, places: dict[str, str]) -> Iterator[str]:
+    classes = {name.value for name in page.names if inspect.isclass(name.value)}  # whose members are described there
     yield f"# {page.title}\n\n```python\n{page.imported}\n```\n\n| name | |\n| --- | --- |\n"
     for name in page.names:
         yield f"| [`{name.shown}`][{name.shown}] | {name.summary.replace('|', chr(92) + '|')} |\n"
@@ -89,11 +82,5 @@ def _lines(page: Page, places: dict[str, str]) -> Iterator[str]:
             continue
         yield f"\n[](){{ #{name.shown} }}\n\n::: {name.path}\n    options:\n"
         yield f"      heading: {name.shown}\n      toc_label: {name.shown}\n"
-        if _is_of_a_class_beside(name, page):
+        if inspect.isclass(name.value) and not classes.isdisjoint(inspect.getmro(name.value)[1:]):
             yield "      inherited_members: false\n"
-
-
-def _is_of_a_class_beside(name: Name, page: Page) -> bool:
-    """Whether what a class inherits is described on the same page, with another class."""
-    bases = set(inspect.getmro(name.value)[1:]) if inspect.isclass(name.value) else set()
-    return not bases.isdisjoint([other.value for other in page.names if inspect.isclass(other.value)])

@@ -24,8 +24,7 @@ import nngrad.functions as F
 import nngrad.jax
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from docs_site.peers.facts import PEERS, capability, lines_of, nnabla_names, peers_of, resolve
-from docs_site.peers.pages import pages
+from docs_site.peers import PEERS, capability, lines_of, nnabla_names, pages, resolve
 from nngrad.nnabla.names import others, peers
 from tests.samples import all_samples
 
@@ -40,23 +39,23 @@ def test_pages_are_up_to_date(name: str) -> None:
 
 def test_what_is_said_to_be_here_is_here() -> None:
     for place in nnabla_names():
-        assert place.here or place.note, f"{place.module}.{place.name}: say in nnabla.csv where it is, or why not"
-        assert not place.here or resolve(place.here), f"{place.module}.{place.name} is not at {place.here}"
+        assert place.here or place.note, f"{place.section}.{place.name}: say in nnabla.csv where it is, or why not"
+        assert not place.here or resolve(place.here), f"{place.section}.{place.name} is not at {place.here}"
     for wrong in ("nn.no_such", "F.tanh.no_such", "no.tanh"):
         assert not resolve(wrong)
     assert resolve("nn") and resolve("nngrad.training.sequences.PackedSequence") and resolve("nn.Variable.visit")
 
 
 def test_names_are_listed_once() -> None:
-    counts = Counter((place.module, place.name) for place in nnabla_names())
+    counts = Counter((place.section, place.name) for place in nnabla_names())
     assert max(counts.values()) == 1
     assert sum(1 for module, _ in counts if module == "nnabla.functions") == 233
     for module, name in [("nnabla", "Variable"), ("nnabla.Variable", "rewire_on"), ("nnabla.solvers", "AMSBound")]:
         assert (module, name) in counts
 
 
-def test_each_function_of_nnabla_has_itstable() -> None:
-    named = {place.name for place in nnabla_names() if place.module == "nnabla.functions"}
+def test_each_function_of_nnabla_has_its_line() -> None:
+    named = {place.name for place in nnabla_names() if place.section == "nnabla.functions"}
     assert {line["nnabla"].partition(":")[0] for line in peers().values()} - {""} == named
     lines = list(peers())
     assert lines == sorted(set(lines)), "the lines of peers.csv are sorted, each function once"
@@ -75,10 +74,10 @@ def test_names_of_other_libraries_lead_to_what_is_here() -> None:
 
 def test_entries() -> None:
     for function in peers():
-        for peer, entry in peers_of(function).items():
+        for peer in PEERS:
+            entry = peers()[function][peer]
             assert re.fullmatch(r"([\w.]+(:[01])?)?", entry), f"{function}, {peer}: {entry!r}"
     assert [capability(e) for e in ("", "tanh", "roi_align:1", "sign:0")] == ["", "yes", "once", "no"]
-    assert peers_of("no_such_function") == dict.fromkeys(PEERS, "")
 
 
 WITH_OTHER_VALUES = list(lines_of("pytorch.csv"))
@@ -147,7 +146,7 @@ def test_functions_beside_pytorchs_have_equal_values_unless_it_is_said() -> None
     said = {line["function"] for line in WITH_OTHER_VALUES} | RANDOM
     compared, other = 0, []
     for sample in all_samples():
-        entry = peers_of(sample.name)["pytorch"].partition(":")[0]
+        entry = peers().get(sample.name, {}).get("pytorch", "").partition(":")[0]
         if not entry or sample.arguments or sample.name in said or not sample.inputs:
             continue
         arrays = [draw(np.random.default_rng(7)) for draw in sample.inputs]
@@ -171,5 +170,5 @@ def in_jax(entry: str) -> Any:
 
 def test_what_jax_is_said_to_have_it_has() -> None:
     for function in peers():
-        entry = peers_of(function)["jax"]
+        entry = peers()[function]["jax"]
         assert not entry or in_jax(entry) is not None
