@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from nngrad_command import __version__
 
-from .names import Name, Page, pages
+from .names import Page, pages
 
 _INDEX = f"""\
 # Reference
