@@ -6,19 +6,16 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from . import __version__
-from .in_clone import command_in_clone
 
-Commands = Mapping[str, tuple[str | Path, str]]
-"""For each command its module (with DESCRIPTION, add_arguments and run), or its file in a clone, and a description."""
+Commands = Mapping[str, tuple[str, str]]
+"""For each command its module (with DESCRIPTION, add_arguments and run) and a description."""
 
 DESCRIPTION = "nngrad turns a computation into the graph of its gradients, to any order, on JAX."
 ALONE: Commands = {
     "launch": ("nngrad_command.launch", "run a script as several processes, joined by JAX"),
-    "reproduce": (Path("benchmarks/reproducing/command.py"), "run a comparison that a paper has published"),
     "doctor": ("nngrad_command.doctor", "show versions and devices, and what is missing or broken"),
 }
 
@@ -33,18 +30,16 @@ def run(commands: Commands, arguments: Sequence[str] | None) -> int:
     top = argparse.ArgumentParser(prog="nngrad", description=DESCRIPTION)
     top.add_argument("--version", action="version", version=f"nngrad {__version__}")
     parsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, (found, what) in commands.items():
+    for name, (module_name, what) in commands.items():
         if name != wanted:
             parsers.add_parser(name, help=what)
             continue
-        module: Any = command_in_clone(name, found) if isinstance(found, Path) else import_module(found)
+        module: Any = import_module(module_name)
         command = parsers.add_parser(name, help=what, description=module.DESCRIPTION,
                                      epilog=getattr(module, "EPILOG", None), formatter_class=_Paragraphs)
         module.add_arguments(command)
         command.set_defaults(run=module.run)
-    given, unknown = top.parse_known_args(words)
-    if unknown and not hasattr(given, "takes_any"):
-        top.error(f"unrecognized arguments: {' '.join(unknown)}")
+    given = top.parse_args(words)
     code: int = given.run(given)
     return code
 

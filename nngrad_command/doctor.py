@@ -30,7 +30,7 @@ PYTHON = "3.11"
 """The oldest supported Python."""
 COMMAND_EXTRA = "demo"
 """The extra that the `nngrad` command itself uses, so that its packages are tried as well."""
-DEVELOPERS = frozenset({"test", "lint", "bench", "docs", "release", "reproduce"})
+DEVELOPERS = frozenset({"test", "lint", "bench", "docs", "release"})
 """The extras for work on nngrad itself, which `--developers` shows."""
 LIBRARY, DEVICES = "nngrad", "devices"
 """The attempts before those of single devices: import nngrad, and let JAX list the devices."""

@@ -1,1 +1,1 @@
-"""Published comparisons, one a file: `nngrad reproduce` runs the `EXPERIMENT` of a file by its name."""
+"""Published comparisons, one a file: `python -m benchmarks.reproducing` runs the `EXPERIMENT` of a file by its name."""

@@ -1,1 +1,1 @@
-"""Run a published comparison with nngrad as one more line, draw it, and write its page: `nngrad reproduce NAME`."""
+"""Published comparisons with nngrad as one more line, drawn, with a page: `python -m benchmarks.reproducing NAME`."""

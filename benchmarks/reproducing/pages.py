@@ -33,7 +33,7 @@ def with_figures(text: str, made: Mapping[str, str]) -> str:
         ValueError: The page has no marks for one.
     """
     for name, inside in made.items():
-        marks = f"<!-- {name}: made by nngrad reproduce -->\n\n", f"\n<!-- end of {name} -->"
+        marks = f"<!-- {name}: made by benchmarks.reproducing -->\n\n", f"\n<!-- end of {name} -->"
         block = re.compile(f"(?<={marks[0]}).*?(?={marks[1]})", re.DOTALL)
         text, count = block.subn(lambda _, inside=inside: inside, text)
         if not count:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from importlib.metadata import files
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from rich.console import Console
 
 import nngrad as nn
 from nngrad_command.arguments import natural, positive
-from nngrad_command.in_clone import SOURCES, loaded
 from nngrad_command.installation import missing
 from nngrad_command.outcome import has_devices, reported
 
@@ -49,7 +49,7 @@ def run(given: argparse.Namespace) -> int:
     if lacks("demo", missing("demo")):
         return 1
     try:
-        example = loaded(example_file())
+        example = example_of(example_file())
     except Exception as error:
         complain_of_import("demo", error)
         return 1
@@ -68,9 +68,18 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
+def example_of(path: Path) -> Any:
+    """The module of the example. It is not imported by name, which may clash with a user's folder."""
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def example_file() -> Path:
     """The file of the example: in a clone, or where the wheel has put it."""
-    cloned = SOURCES / "examples" / "digits.py"
+    cloned = Path(__file__).parents[2] / "examples" / "digits.py"
     if cloned.is_file():
         return cloned
     (installed,) = [file for file in files("nngrad") or () if file.match("share/nngrad/examples/digits.py")]

@@ -17,10 +17,9 @@ import nngrad.functions as F
 import nngrad_command
 from nngrad import __version__
 from nngrad.command import cli, ops
-from nngrad.command.demo import example_file
+from nngrad.command.demo import example_file, example_of
 from nngrad.graph import Composite, Op
 from nngrad_command.doctor import known_of
-from nngrad_command.in_clone import loaded
 from nngrad_command.installation import Requirement, parsed, release_of
 
 
@@ -165,7 +164,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_demo_is_reproducible() -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    digits = loaded(example_file())
+    digits = example_of(example_file())
     first, second = (digits.Gan(12, seed=3).train(nn.training_log(steps=12)) for _ in range(2))
     assert [line["step"] for line in first] == [1, 10, 12]
     assert [{**line, "seconds": 0} for line in first] == [{**line, "seconds": 0} for line in second]
@@ -175,7 +174,7 @@ def test_the_example_of_the_demo_goes_on_where_it_was(tmp_path: Path, monkeypatc
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
-    digits = loaded(example_file())
+    digits = example_of(example_file())
     monkeypatch.setattr(digits, "MEASURED_EVERY", 2)
     take = digits.Gan.step
 
