@@ -967,6 +967,8 @@ def i0e(
 ) -> jax.Array:
     """The modified Bessel function of order 0, times `exp(-|x|)`.
 
+    Its derivatives at 0 are those from above.
+
     Args:
         x: Any shape; integers are taken as float32.
     """

@@ -24,8 +24,9 @@ _TERMS = 52
 
 
 i0e = of_floats(
-    lax.bessel_i0e, "The modified Bessel function of order 0, times `exp(-|x|)`.", name="i0e", wide=True,
-    precision="high",
+    lax.bessel_i0e,
+    "The modified Bessel function of order 0, times `exp(-|x|)`.\n\nIts derivatives at 0 are those from above.",
+    name="i0e", wide=True, precision="high",
 )  # fmt: skip
 i1e = of_floats(
     lax.bessel_i1e, "The modified Bessel function of order 1, times `exp(-|x|)`.", name="i1e", wide=True,

@@ -5,6 +5,7 @@ Integer inputs become float32 where the result is not an integer.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import jax
@@ -133,7 +134,7 @@ def atan2(x0: Array, x1: Array, /) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
 def over_square_sum(x0: Array, x1: Array, /) -> jax.Array:
-    """`x0 / (x0^2 + x1^2)`, computed without overflow or underflow of the squares, and 0 where both are 0.
+    """`x0 / (x0^2 + x1^2)`, in which no square overflows or underflows; 0 where both are 0 or one is infinite.
 
     It is the real part of `1 / (x0 + i x1)`.
 
@@ -147,6 +148,7 @@ def over_square_sum(x0: Array, x1: Array, /) -> jax.Array:
     size = lax.select(lax.eq(size, lax.full_like(size, 0)), lax.full_like(size, 1), size)
     a, b = a / size, b / size
     y = a / lax.max(a * a + b * b, lax.full_like(a, 0.5)) / size  # 1 or more, except where both are 0
+    y = lax.select(lax.eq(size, lax.full_like(size, math.inf)), lax.full_like(size, 0), y)
     return lax.convert_element_type(y, x0.dtype)
 
 
