@@ -8,7 +8,6 @@ from nngrad.functions.bodies.alternatives import (
     checkpoint_of_body,
     switch_of_bodies,
 )
-from nngrad.functions.bodies.flows import flow_of_body
 from nngrad.functions.bodies.implicit import (
     factored_solve,
     factors_of_body,
@@ -25,9 +24,8 @@ from .rules import Rule, non_differentiable, of_bodies, registry
 
 non_differentiable(factors_of_body, step_keys)
 of_bodies(
-    checkpoint_of_body, factored_solve, flow_of_body, iterative_solve, root_of_body, scan_of_body, solve_by_body,
-    switch_of_bodies,
-)  # fmt: skip
+    checkpoint_of_body, factored_solve, iterative_solve, root_of_body, scan_of_body, solve_by_body, switch_of_bodies
+)
 of_bodies(while_of_bodies, kind="forward only")
 for _op in (mapped_one, mapped_several):
     # What is mapped may have a rule that is not its derivative.

@@ -21,8 +21,6 @@ from .derivatives import (
     bilaplacian,
     curl,
     derivatives,
-    differential_operator,
-    diffusion,
     divergence,
     fisher,
     gauss_newton,
@@ -37,7 +35,6 @@ from .derivatives import (
     sparse_hessian,
     sparse_jacobian,
     sparsity,
-    unbiased_square,
     vjp,
     vmap,
 )
@@ -66,27 +63,27 @@ __all__ = [
     "ModuleDict", "ModuleList", "MovingAverage", "NdArray", "Parameter", "RecompilationWarning",
     "Segments", "Sequential", "Variable", "auto_forward", "backward", "bilaplacian", "cache_compilations",
     "cast_parameters", "checkpoint", "checks", "clear_parameters", "compile", "context_scope", "count", "curl",
-    "custom_gradient", "debug", "derivatives", "deterministic", "device", "differential_operator", "diffusion",
+    "custom_gradient", "debug", "derivatives", "deterministic", "device",
     "divergence", "draw", "executables", "explain", "export", "feed", "find_nan", "fisher", "fit", "fixed_point",
     "forward_all", "from_jax", "from_torch", "functions", "gauss_newton", "get_auto_forward", "get_current_context",
     "get_current_parameter_scope", "get_extension_context", "get_parameter", "get_parameter_or_create",
     "get_parameters", "grad", "hessian", "hessian_diagonal", "hooks", "hosts", "hvp", "initializer", "jacobian", "jvp",
     "lanczos", "laplacian", "linear_solve", "load_exported", "load_graph", "load_parameters", "memory_report",
     "mesh", "minimize", "natural_gradient", "no_grad", "nth_derivative", "odeint", "parameter_scope",
-    "parametric_functions", "passes", "physics", "pop_parameter", "precision", "recompute", "register",
+    "parametric_functions", "passes", "pop_parameter", "precision", "recompute", "register",
     "registry", "root", "save_graph", "save_parameters", "seed", "set_auto_forward", "set_default_context",
     "set_function_post_hook", "set_function_pre_hook", "set_parameter", "set_solver_post_hook", "set_solver_pre_hook",
     "shard", "show", "show_passes", "show_registry", "show_rewrites", "simplify", "solvers", "source_locations",
     "sparse_hessian", "sparse_jacobian", "sparsity", "timing", "to_jax", "train_step", "training_log",
-    "unbiased_square", "unrolled", "unset_function_post_hook", "unset_function_pre_hook", "unset_solver_post_hook",
+    "unrolled", "unset_function_post_hook", "unset_function_pre_hook", "unset_solver_post_hook",
     "unset_solver_pre_hook", "view", "vjp", "vmap",
 ]  # fmt: skip
 
 _MODULES = {
     "checks": "inspection.checks", "hooks": "inspection.hooks", "hosts": "parallel.hosts",
     "initializer": "initializer", "jax": "jax", "nnabla": "nnabla", "parameter": "parameter",
-    "parametric_functions": "parametric_functions", "physics": "physics",
-    "solvers": "solvers", "timing": "inspection.timing", "torch": "torch",
+    "parametric_functions": "parametric_functions", "solvers": "solvers",
+    "timing": "inspection.timing", "torch": "torch",
 }  # fmt: skip
 """Modules that are imported when they are asked for."""
 
@@ -139,7 +136,7 @@ _ELSEWHERE = {
 """Names that are imported when they are asked for, by module."""
 
 if TYPE_CHECKING:
-    from . import initializer, parametric_functions, physics, solvers
+    from . import initializer, parametric_functions, solvers
     from . import jax as jax
     from . import nnabla as nnabla
     from . import parameter as parameter

@@ -534,19 +534,6 @@ def check_placed(case: Case) -> Check:
     return True
 
 
-def check_windows(case: Case) -> Check:
-    """The weight as a matrix times the windows is the output."""
-    if case.op.windows is None:
-        return False
-    windows = case.op.windows(case.function)
-    if windows is None:
-        return False
-    ((y,),) = yield from case(case.arrays)
-    weight = case.arrays[1].reshape(len(case.arrays[1]), -1)
-    near(np.moveaxis(np.tensordot(weight, windows.d, (1, 1)), 0, 1), y, "windows")
-    return True
-
-
 checks: dict[str, Callable[[Case], bool | Check]] = {
     "reads": check_reads, "diagonal": check_diagonal, "rows": check_rows, "batching": check_batching,
     "channels_last": check_channels_last,
@@ -556,7 +543,7 @@ checks: dict[str, Callable[[Case], bool | Check]] = {
     "predicate": check_predicate, "selects": check_selects, "view": check_view, "reduction": check_reduction,
     "cost": check_cost, "moving": check_moving, "numbers": check_numbers,
     "by_index": check_by_index, "of_variables": check_of_variables,
-    "slice_keys": check_taken, "shape": check_shape, "update_keys": check_placed, "windows": check_windows,
+    "slice_keys": check_taken, "shape": check_shape, "update_keys": check_placed,
 }  # fmt: skip
 
 

@@ -58,7 +58,6 @@ def close_with_derivations(
         seen = len(closing.derived)
         for derived_by in new:
             derivation = derived_by.derivation
-            waiting += (derived_by.laplacian or ())[:2]
             if derivation is not None and derivation not in derivations:
                 derivations[derivation] = len(derivations)
                 waiting += [x for each in referred_to(derivation) for x in each]
@@ -141,8 +140,7 @@ def _of_result(closing: Closing, gx: Variable, derivations: Mapping[Derivation, 
     derived_by: ResultDerivation = gx.derived_by
     derivation, x = derived_by.derivation, derived_by.input
     if derivation is None or x is None:
-        y, by, lead = derived_by.laplacian or (None, None, 0)
-        return closing[gx], derived_by._replace(laplacian=None), closing.numbers([y, by]), lead
+        return closing[gx], derived_by
     return closing[gx], derivations[derivation], closing[x], derived_by.mode, derived_by.order
 
 

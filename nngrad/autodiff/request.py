@@ -420,7 +420,7 @@ class Derivation:
 
 
 class ResultDerivation(NamedTuple):
-    """The record of a result of `grad`, or of a Laplacian."""
+    """The record of a result of `grad`."""
 
     derivation: Derivation | None
     """The derivation that it belongs to, or None if it is not known to be a derivative."""
@@ -433,15 +433,11 @@ class ResultDerivation(NamedTuple):
     """Why it is not known to be a derivative."""
     before: frozenset[tuple[int, Mode]] = frozenset()
     """Without a derivation: orders and modes of the gradients in the graph that was differentiated."""
-    laplacian: tuple[Variable, Variable, int] | None = None
-    """For a Laplacian: its argument, its input, and the number of that input's leading axes without directions."""
 
     @property
     def outputs(self) -> Sequence[Variable]:
         """The outputs that were differentiated, as far as known."""
-        if self.derivation is not None:
-            return self.derivation.outputs
-        return () if self.laplacian is None else self.laplacian[:1]
+        return () if self.derivation is None else self.derivation.outputs
 
 
 def remember(task: Task, mode: Mode, unknown: str, results: Sequence[Variable]) -> None:
@@ -457,13 +453,6 @@ def remember(task: Task, mode: Mode, unknown: str, results: Sequence[Variable]) 
             _, active = among(task.functions, task.inputs)
             stop_gradients = [x for x in task.stop_gradients if x.parent is not None and id(x) in active]
         Derivation(task.outputs, task.inputs, task.seeds, stop_gradients, results).remember(mode, order)
-
-
-def remember_laplacian(result: Variable, y: Variable, x: Variable, lead: int) -> None:
-    """Record that `result` is the Laplacian of `y` by `x`."""
-    before = history(derivations_in(functions_of([y])))
-    order = 0 if result.parent is None else result.parent.order
-    result.derived_by = ResultDerivation(None, None, Mode("forward"), order, "it is a Laplacian", before, (y, x, lead))
 
 
 def derivation_of(g: Variable) -> ResultDerivation | None:

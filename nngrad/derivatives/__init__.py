@@ -12,8 +12,6 @@ as one point.
 """
 
 from .curvature import fisher, gauss_newton, natural_gradient
-from .drawn import unbiased_square
-from .general import differential_operator, diffusion
 from .matrices import hessian, hessian_diagonal, jacobian
 from .partials import derivatives, nth_derivative
 from .patterns import sparsity
@@ -23,7 +21,7 @@ from .sums import bilaplacian, curl, divergence, laplacian
 from .vmap import vmap
 
 __all__ = [
-    "bilaplacian", "curl", "derivatives", "differential_operator", "diffusion", "divergence", "fisher", "gauss_newton",
+    "bilaplacian", "curl", "derivatives", "divergence", "fisher", "gauss_newton",
     "hessian", "hessian_diagonal", "hvp", "jacobian", "jvp", "laplacian", "natural_gradient",
-    "nth_derivative", "sparse_hessian", "sparse_jacobian", "sparsity", "unbiased_square", "vjp", "vmap",
+    "nth_derivative", "sparse_hessian", "sparse_jacobian", "sparsity", "vjp", "vmap",
 ]  # fmt: skip

@@ -18,7 +18,6 @@ from .directions import several_over_directions
 from .drawn import direction_leaf
 from .implicit.linear import linear_solve
 from .implicit.packing import Packing, at_full_precision
-from .kronecker import KroneckerFactors, kronecker_factors
 from .likelihoods import LIKELIHOODS, Likelihood
 from .parts import built, gradients_at, one_floating, pushed, vectors_for
 
@@ -88,26 +87,6 @@ class CurvatureMatrix:
             return [each[0] if len(each) == 1 else F.add_n(*each) for each in zip(*squares, strict=True)]
 
         return self._built(build)
-
-    def kronecker(self) -> KroneckerFactors:
-        """The diagonal blocks of affine functions and convolutions, each approximated by the Kronecker product of the
-        second moments of inputs and of output gradients (KFAC: Martens and Grosse, 2015; Grosse and Martens, 2016).
-
-        Raises:
-            ValueError: A parameter does not belong to exactly one affine function or convolution, or there is no batch
-                of independent rows.
-        """
-        if len(self.outputs) != 1:
-            raise ValueError(f"kronecker: expected one output, got {len(self.outputs)}; join them with F.concatenate")
-        (y,) = self.outputs
-        found: list[KroneckerFactors] = []
-
-        def build() -> list[Variable]:
-            found.append(kronecker_factors(y, self.parameters, lambda w: self._times_root(y, w), self._chunk))
-            return found[0].matrices
-
-        matrices = self._built(build)
-        return found[0].with_matrices(matrices)
 
     @at_full_precision
     def solve(

@@ -1,4 +1,4 @@
-"""Random directions, sums over them, and unbiased squares of such estimates.
+"""Random directions, and sums over them.
 
 A random vector v with E[v v'] = I turns a quadratic form into a trace: E[v' H v] = tr H. There are three distributions:
 
@@ -11,8 +11,7 @@ A random vector v with E[v v'] = I turns a quadratic form into a trace: E[v' H v
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from operator import index
 from typing import Any, NamedTuple
 
@@ -44,7 +43,7 @@ class Draw(NamedTuple):
         own, ones = x.shape[lead:], (1,) * lead
         key = F.subkey(self.key, index=number)
         if self.kind == "sparse":
-            chosen = self.coordinates(number, math.prod(own))
+            chosen = F.distinct_integers(key, count=self.directions, high=math.prod(own))
             return lambda first, count: unit_vectors_along(part(chosen, first, count), x, lead)
         if self.kind == "gaussian":
             values = F.normal(key, shape=(self.directions, *ones, *own))
@@ -53,21 +52,16 @@ class Draw(NamedTuple):
             values = 2 * F.bernoulli(key, shape=(self.directions, *ones, *own), dtype=x.dtype) - 1
         return lambda first, count: part(values, first, count)
 
-    def coordinates(self, number: int, size: int) -> Variable:
-        """Distinct integers below `size`, int32 `(directions,)`; see `vectors`."""
-        drawn: Variable = F.distinct_integers(F.subkey(self.key, index=number), count=self.directions, high=size)
-        return drawn
 
-
-def checked_draw(operator: str, size: int, directions: Any, kind: Any, seed: Any, of: str = "x") -> Draw | None:
-    """Returns the checked settings of a draw, where `of` has `size` coordinates; None if `directions` is None."""
+def checked_draw(operator: str, size: int, directions: Any, kind: Any, seed: Any) -> Draw | None:
+    """Returns the checked settings of a draw, where x has `size` coordinates; None if `directions` is None."""
     checked_choice(kind, KINDS, f"{operator}: kind")
     if directions is None:
         return None
     count = checked_count(directions, f"{operator}: directions", others=" or None")
     if kind == "sparse" and count > size:
         raise ValueError(
-            f"{operator}: directions must be at most {size}, the number of coordinates of {of}, each drawn once, "
+            f"{operator}: directions must be at most {size}, the number of coordinates of x, each drawn once, "
             f"got {count}; directions=None takes all of them, and is exact"
         )
     return Draw(count, kind, checked_key(operator, seed))
@@ -114,46 +108,3 @@ def sum_over(y: Variable, values: Sequence[tuple[Variable, Vectors]], count: int
     """The sum of `y` over `count` values of each of the placeholders, computed `chunk` at a time, or all at once."""
     whole = vectorize([y], {t: vectors(0, count) for t, vectors in values}, True)
     return whole[0] if chunk is None or chunk >= count else in_chunks([y], values, count, chunk, whole, True)[0]
-
-
-def unbiased_square(estimate: Callable[[Variable], Variable], draws: int = 2, seed: int | Variable = -1) -> Variable:
-    """An unbiased estimate of the square of an unbiasedly estimated quantity, such as a squared residual.
-
-        result = 1 / (draws (draws - 1)) sum_{i != j} r_i r_j,   r_i = estimate(key_i)
-
-    The square of one estimate is too large by its variance; the product of two independent ones is unbiased, and so are
-    its gradients. It may be negative.
-
-    Args:
-        estimate: A function of a key, a Variable uint32[2], that draws its directions from it:
-            `lambda key: nn.laplacian(u, x, directions=4, seed=key) + u`. Operators with the same key draw alike.
-        draws: The number of independent estimates, at least 2; the variance decreases with it.
-        seed: As for `nn.laplacian`: the keys are derived from it.
-
-    Returns:
-        In the shape of the result of `estimate`.
-
-    Raises:
-        TypeError: `estimate` is not a function, or does not return a floating Variable; `draws` is not an int; `seed`
-            is neither an int nor a key.
-        ValueError: `draws` is less than 2.
-    """
-    name = "unbiased_square"
-    if not callable(estimate):
-        raise TypeError(f"{name}: estimate: expected a function of a key, got {estimate!r}")
-    checked_count(draws, f"{name}: draws", 2)  # the square of a single estimate is biased
-    key = checked_key(name, seed)
-    found = [estimate(F.subkey(key, index=i)) for i in range(draws)]
-    for each in found:
-        if not isinstance(each, Variable) or not each.spec.differentiable:
-            shown = each.spec if isinstance(each, Variable) else repr(each)
-            raise TypeError(f"{name}: estimate: must return a Variable of a floating dtype, got {shown}")
-    if draws == 2:
-        product: Variable = found[0] * found[1]
-        return product
-    before, total = found[0], found[0] * found[1]
-    for last, each in pairwise(found[1:]):  # each pair once, with one product per estimate
-        before = before + last
-        total = total + before * each
-    mean: Variable = F.mul_scalar(total, val=2 / (draws * (draws - 1)))
-    return mean

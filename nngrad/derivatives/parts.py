@@ -23,13 +23,10 @@ T = TypeVar("T")
 Variables = Variable | Iterable[Variable] | Mapping[str, Any]
 
 
-def pushed(
-    outputs: list[Variable], inputs: list[Variable], tangents: list[Variable], stop_ids: frozenset[int] = frozenset()
-) -> list[Variable]:
-    """The derivatives along tangents. A leaf that is not in the graph stands for all leaves there that share its data.
-    Variables with ids in `stop_ids` are held constant."""
+def pushed(outputs: list[Variable], inputs: list[Variable], tangents: list[Variable]) -> list[Variable]:
+    """Derivatives along tangents. A leaf that is not in the graph stands for all leaves there that share its data."""
     pairs = [(x, t) for own, t in zip(own_leaves(outputs, inputs), tangents, strict=True) for x in own]
-    return Pushforward(stop_ids=stop_ids)(outputs, [x for x, _ in pairs], [t for _, t in pairs])
+    return Pushforward()(outputs, [x for x, _ in pairs], [t for _, t in pairs])
 
 
 def gradients_at(outputs: list[Variable], inputs: list[Variable], seeds: Sequence[Variable | None]) -> list[Variable]:
@@ -107,9 +104,9 @@ def _emitted(given: list[Variable], build: Callable[[], list[Variable]]) -> list
     return distinct_variables(results, since)
 
 
-def second(y: Variable, x: Variable, t: Variable, stop_ids: frozenset[int] = frozenset()) -> Variable:
-    """The second derivative of `y` along `t`; `t` and Variables with ids in `stop_ids` are held constant."""
-    return pushed(pushed([y], [x], [t], stop_ids), [x], [t], stop_ids)[0]
+def second(y: Variable, x: Variable, t: Variable) -> Variable:
+    """The second derivative of `y` along `t`, which is held constant."""
+    return pushed(pushed([y], [x], [t]), [x], [t])[0]
 
 
 def one_floating(given: Any, name: str) -> Variable:

@@ -8,14 +8,12 @@ from typing import Literal, overload
 
 import nngrad.functions as F
 
-from ..autodiff.forward_mode import NoForwardMode, Pushforward
-from ..autodiff.grad import own_leaves
-from ..autodiff.request import derivation_of, remember_laplacian
-from ..autodiff.symmetry import NotApplicable, obstacle
-from ..graph import Variable, functions_of, path_between
+from ..autodiff.forward_mode import NoForwardMode
+from ..autodiff.symmetry import NotApplicable
+from ..graph import Variable
 from ..graph.arguments import check_bool
 from . import stochastic
-from .bilaplacian import bilaplacian_of, is_linear
+from .bilaplacian import bilaplacian_of
 from .directions import over_directions
 from .drawn import checked_draw
 from .matrices import first_derivatives, jacobian
@@ -79,11 +77,9 @@ def laplacian(
 
     def build() -> list[Variable]:
         first = [first_derivatives(y, x, lead, chunk)] if with_gradient else []
-        return [_laplacian(y, x, lead, chunk), *first]
+        return [_summed_second(y, x, lead, chunk), *first]
 
     result, *first = built([y, x], build)
-    if chunk is None:
-        remember_laplacian(result, y, x, lead)
     return (first[0], result) if first else result
 
 
@@ -97,7 +93,6 @@ def bilaplacian(
 
     In few dimensions, up to about a dozen for a network, a pass propagates the first and second derivatives, the
     gradient of the Laplacian, and the bilaplacian; in more, or with `chunk`, it is the Laplacian of the Laplacian.
-    `laplacian` of a `laplacian` is built in the same way, and so is the Laplacian of anything linear in Laplacians.
 
     Args, Returns, Raises:
         As for `laplacian`. d^2 pairs of directions are propagated, `chunk` times d at once. With `directions` that many
@@ -184,13 +179,6 @@ def _bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None) -> Vari
     return _summed_second(_summed_second(y, x, lead, None), x, lead, chunk)
 
 
-def _laplacian(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
-    if chunk is None:
-        with suppress(NotApplicable, NoForwardMode):
-            return laplacian_of_laplacians(y, x, lead)
-    return _summed_second(y, x, lead, chunk)
-
-
 def _summed_second(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
     def in_reverse() -> Variable:
         rows = over_directions(lambda u: trace(gradients_at([y], [x], [u])[0], x, lead, chunk), y, lead)
@@ -199,44 +187,3 @@ def _summed_second(y: Variable, x: Variable, lead: int, chunk: int | None) -> Va
     return forward_or_reverse(
         lambda: over_directions(lambda t: second(y, x, t), x, lead, chunk, collapse=True), in_reverse
     )
-
-
-def laplacian_of_laplacians(y: Variable, x: Variable, lead: int) -> Variable:
-    """Returns the Laplacian of y = r(x) + L(w), where L is linear and the w are Laplacians with respect to x: the
-    Laplacian of r, plus L of the bilaplacians.
-
-    Raises:
-        NotApplicable: `y` does not have this form, or gains nothing by it.
-        NoForwardMode: A rule on the path cannot be used in forward mode.
-    """
-    sources: dict[int, tuple[Variable, Variable]] = {}
-
-    def is_other(w: Variable) -> bool:
-        derived_by = derivation_of(w)
-        source = None if derived_by is None else derived_by.laplacian
-        if source is None or source[1] is not x or source[2] != lead or w._need_grad is False:
-            return True
-        sources[id(w)] = w, source[0]
-        return False
-
-    functions_of([y], through=is_other)
-    stop_ids = frozenset(sources)
-    inner = [w for w, _ in sources.values()]
-    path, reached, _ = path_between([y], inner, stop_ids=stop_ids)
-    if id(y) not in reached:
-        raise NotApplicable("it contains no Laplacian")
-    (inputs,) = own_leaves([y], [x])
-    _, beside, _ = path_between([y], inputs, stop_ids=stop_ids)
-    active = reached | beside
-    for f in path:
-        if not is_linear(f, [i for i, v in enumerate(f.inputs) if id(v) in active]):
-            raise NotApplicable("it is not linear in the Laplacians in it")
-    reason = obstacle(path)
-    if reason:
-        raise NotApplicable(reason)
-    moved = [bilaplacian_of(u, x, lead) for _, u in sources.values()]
-    parts = [moved[0]] if y is inner[0] else Pushforward()([y], inner, moved)
-    if id(y) in beside:
-        parts.append(over_directions(lambda t: second(y, x, t, stop_ids), x, lead, collapse=True))
-    result: Variable = F.add_n(*parts) if len(parts) > 1 else parts[0]
-    return result

@@ -15,7 +15,6 @@ from .arithmetic import add2, alike, floating
 from .axes import per_axis, rows
 from .barriers import known_after
 from .movement import reshape
-from .patches import im2col
 from .transposition import missing_places, transposed
 
 # ---------------------------------------------------------------- sizes and their checks
@@ -84,18 +83,8 @@ def padded(x: jax.Array, ends: list[tuple[int, int, int]]) -> jax.Array:
     return lax.pad(x, known_after(lax.full((), 0, x.dtype), x), ends)
 
 
-def _windows(f: Function) -> Variable | None:
-    x, weight = f.inputs
-    pad, stride, dilation, group, channel_last, _ = f.arguments
-    if group != 1 or channel_last:
-        return None
-    y: Variable = im2col(x, ksize=weight.shape[2:], stride=stride, pad=pad, dilate=dilation)
-    return y
-
-
 @op(
     type_name="Convolution", linear="each", axes=rows(), cost=_product_cost, precision="low",
-    windows=_windows,
 )  # fmt: skip
 def convolve(
     x: Array, weight: Array, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,

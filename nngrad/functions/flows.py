@@ -1,7 +1,7 @@
 """Ordinary differential equations: Runge-Kutta steps from the state at one time to that at another.
 
 A field is a function of a state (a vector) and a time. `integrated` composes its flow of functions of the graph, which
-are differentiable as they are; in `bodies/flows.py` it is one op, whose derivatives are flows of other fields.
+are differentiable as they are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..graph import Variable
 from .arithmetic import maximum2, maximum_scalar, minimum_scalar
-from .array import cast, constant
+from .array import constant
 from .comparison import equal, greater_equal, less_equal_scalar, less_scalar
 from .control import unlink
 from .elementwise import abs as absolute
@@ -75,10 +75,6 @@ class FlowSteps(NamedTuple):
     atol: float
     """and absolute."""
 
-    def of_derivative(self) -> FlowSteps:
-        """For the flow of a derivative, whose equation is another one: it may take more steps, which cost no memory."""
-        return self._replace(number=4 * self.number) if self.method == "dopri5" else self
-
 
 def _weighted(weights: Sequence[float], ks: Sequence[Variable]) -> Variable:
     """sum_i weights_i k_i."""
@@ -96,13 +92,10 @@ def _stages(field: Field, tableau: Tableau, y: Variable, t: Variable, h: Variabl
     return ks
 
 
-def integrated(field: Field, y: Variable, start: Variable, end: Variable, steps: FlowSteps, bounded: bool) -> Variable:
-    """The state at the time `end`, from the state `y` at the time `start`; NaN if the step limit is exceeded.
-
-    With `bounded`, an adaptive number of steps is a loop with an upper bound, which has gradients of every order.
-    """
+def integrated(field: Field, y: Variable, start: Variable, end: Variable, steps: FlowSteps) -> Variable:
+    """The state at the time `end`, from the state `y` at the time `start`; NaN if the step limit is exceeded."""
     if steps.method == "dopri5":
-        return _adaptive(field, y, start, end, steps, bounded)
+        return _adaptive(field, y, start, end, steps)
     tableau = FIXED[steps.method]
     h = (end - start) / steps.number
 
@@ -122,7 +115,7 @@ def _size(y: Variable) -> Variable:
     return square**0.5
 
 
-def _adaptive(field: Field, y: Variable, start: Variable, end: Variable, steps: FlowSteps, bounded: bool) -> Variable:
+def _adaptive(field: Field, y: Variable, start: Variable, end: Variable, steps: FlowSteps) -> Variable:
     """Steps of Dormand and Prince, as long as the error estimate allows. Gradients treat their lengths as constants,
     except for the last step, which ends at `end`."""
     one, direction = constant(1.0, (), y.dtype), unlink(sign(end - start))
@@ -132,7 +125,7 @@ def _adaptive(field: Field, y: Variable, start: Variable, end: Variable, steps: 
         return 1 - equal(carry[1], end)
 
     def step(carry: Any) -> Any:
-        y, t, h, k, count = carry
+        y, t, h, k = carry
         rest = end - t
         ends = greater_equal(absolute(h), absolute(rest))
         length = where(ends, rest, h)
@@ -147,18 +140,14 @@ def _adaptive(field: Field, y: Variable, start: Variable, end: Variable, steps: 
         every = broadcast(fits, shape=y.shape)
         return (
             where(every, ahead, y), where(fits, where(ends, end, t + length), t), unlink(length * factor),
-            where(every, ks[-1], k), count + 1,
+            where(every, ks[-1], k),
         )  # fmt: skip
 
     allowed = steps.atol + steps.rtol * absolute(unlink(y))
     height, slope = _size(unlink(y) / allowed), _size(unlink(first) / allowed)
     known = less_scalar(height, 1e-5) + less_scalar(slope, 1e-5)
     h = direction * where(known, 1e-6 * one, 0.01 * height / where(known, one, slope))
-    carry = (y, start, h, first, constant(0, (), "int32"))
-    if bounded:
-        last = while_loop(goes_on, step, carry, bound=steps.number)
-    else:
-        last = while_loop(lambda c: goes_on(c) * less_scalar(cast(c[4], dtype=y.dtype), steps.number), step, carry)
+    last = while_loop(goes_on, step, (y, start, h, first), bound=steps.number)
     # A factor, not a selection: the derivatives of what has not arrived are NaN too, at every order.
     arrived = where(equal(last[1], end), one, constant(float("nan"), (), y.dtype))
     found: Variable = last[0] * unlink(arrived)

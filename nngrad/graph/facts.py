@@ -90,9 +90,6 @@ class Facts:
     unbounded: bool = False
     """For a diagonal op: its derivative may be infinite or NaN at finite inputs, or a product's is if another factor
     is."""
-    windows: Callable[[Function], Variable | None] | None = None
-    """For a product of windows of its first input with the second, a weight whose first axis is axis 1 of the output:
-    the windows, (batch, elements of the weight per output channel, *places). None if it is several such products."""
     constant: bool = False
     """Derivatives of every order treat its outputs as constants, although they are not."""
 

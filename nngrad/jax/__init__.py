@@ -21,6 +21,5 @@ from .transforms import jvp as jvp
 from .transforms import laplacian as laplacian
 from .transforms import linearize as linearize
 from .transforms import nth_derivative as nth_derivative
-from .transforms import unbiased_square as unbiased_square
 from .transforms import value_and_grad as value_and_grad
 from .transforms import vjp as vjp

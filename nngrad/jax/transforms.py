@@ -7,7 +7,6 @@ If JAX has the transformation, its arguments are the same. `fun` is a function o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ import jax
 from ..derivatives.sums import bilaplacian as bilaplacian_of
 from ..derivatives.sums import divergence as divergence_of
 from ..derivatives.sums import laplacian as laplacian_of
-from ..extend import Variable, checked_count
+from ..extend import Variable
 from ..functions.docstrings import completed
 from . import builds
 from .builds import check_alike
@@ -335,38 +334,3 @@ def _numbers(name: str, argnums: Argnums) -> int | tuple[int, ...]:
     if not numbers:
         raise TypeError(f"{name}: argnums must be an int or a sequence of ints, not empty, got {argnums!r}")
     return numbers if isinstance(argnums, Sequence) else numbers[0]
-
-
-def unbiased_square(estimate: Callable[..., Any], draws: int = 2) -> Callable[..., Any]:
-    """An unbiased estimate of the square of an expectation, from independent estimates; see `nn.unbiased_square`.
-
-    Args:
-        estimate: A function of a key, and perhaps more, whose mean over keys is to be squared:
-            `nj.laplacian(f, directions=4)`, or a residual that calls it. It returns an array, or a pytree of arrays.
-        draws: The number of independent estimates, at least 2.
-
-    Returns:
-        A function of the same arguments, the key first.
-
-    Raises:
-        TypeError: `estimate` is not a function; `draws` is not an int.
-        ValueError: `draws` is less than 2.
-    """
-    if not callable(estimate):
-        raise TypeError(f"unbiased_square: estimate: expected a function of a key, got {estimate!r}")
-    count = checked_count(draws, "unbiased_square: draws", 2)  # the square of a single estimate is biased
-
-    def square(key: Any, *args: Any, **kwargs: Any) -> Any:
-        found = [estimate(each, *args, **kwargs) for each in jax.random.split(key, count)]
-        return jax.tree.map(_mean_of_products, *found)
-
-    return square
-
-
-def _mean_of_products(*values: jax.Array) -> jax.Array:
-    """The mean of the products of two different values."""
-    before, total = values[0], values[0] * values[1]
-    for last, each in pairwise(values[1:]):
-        before = before + last
-        total = total + before * each
-    return total * (2 / (len(values) * (len(values) - 1)))

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import jax
+import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -159,43 +160,6 @@ def test_products_are_differentiated_again() -> None:
         np.testing.assert_allclose(mine.d, known, rtol=1e-7, atol=1e-8)
 
 
-def dense(factors: Any, sizes: list[int]) -> np.ndarray:
-    """The matrix by products with unit vectors."""
-    shapes = [p.shape for p in factors.parameters]
-    columns = []
-    for row in np.eye(sum(sizes)):
-        parts = [a.reshape(s) for a, s in zip(np.split(row, np.cumsum(sizes)[:-1]), shapes, strict=True)]
-        columns.append(flat(factors @ parts))
-    return np.array(columns).T
-
-
-def test_kronecker_factors_of_a_linear_layer_with_one_sample_are_exact() -> None:
-    rng = np.random.default_rng(4)
-    p = leaves(weights(rng, 3, 4))
-    logits = F.affine(nn.Variable.from_numpy_array(rng.standard_normal((1, 3))), *p)
-    matrix = nn.fisher(logits, p)
-    factors, v = matrix.kronecker(), [rng.standard_normal(w.shape) for w in p]
-    np.testing.assert_allclose(dense(factors, [12, 4]), matrix.dense().d, atol=1e-12)
-    for mine, known in zip(factors.solve(v, 0.2), matrix.solve(v, 0.2), strict=True):
-        np.testing.assert_allclose(mine.d, known.d, atol=1e-10)
-
-
-def test_kronecker_factors_of_layers_by_their_definition() -> None:
-    rng = np.random.default_rng(5)
-    arrays, x = weights(rng, 2, 3, 2), rng.standard_normal((4, 2))
-    p = leaves(arrays)
-    matrix = nn.fisher(network(F, p, nn.Variable.from_numpy_array(x)), p, "gaussian")
-    known = np.zeros((17, 17))
-    hidden = np.tanh(x @ arrays[0] + arrays[1])
-    slopes = (1 - hidden**2)[:, None, :] * arrays[2].T  # of each output at each hidden unit
-    g1 = np.einsum("boi,boj->ij", slopes, slopes) / 4
-    for start, a, g in ((0, x, g1), (9, hidden, np.eye(2))):
-        ones = np.concatenate([a, np.ones((4, 1))], axis=1)
-        block = np.kron(ones.T @ ones / 4, g)
-        known[start : start + len(block), start : start + len(block)] = block
-    np.testing.assert_allclose(dense(matrix.kronecker(), [6, 3, 6, 2]), known, atol=1e-12)
-
-
 def test_lanczos_beside_eigh() -> None:
     rng = np.random.default_rng(8)
     arrays, x = weights(rng, 2, 3, 2), rng.standard_normal((4, 2))
@@ -246,9 +210,6 @@ def test_what_is_refused() -> None:
         (lambda: nn.natural_gradient(y), TypeError, "metric: expected a result of nn.gauss_newton"),
         (lambda: nn.natural_gradient(nn.fisher(y, p)), ValueError, "pass the loss"),
         (lambda: nn.natural_gradient(matrix, y), ValueError, r"loss: must have shape \(\)"),
-        (lambda: nn.gauss_newton(F.sum(y, axis=0), p).kronecker(), ValueError, "row b of .* cannot be shown"),
-        (lambda: nn.gauss_newton(F.affine(F.tanh(y), *p), p).kronecker(), ValueError, "used once"),
-        (lambda: nn.gauss_newton([y, y], p).kronecker(), ValueError, "expected one output, got 2; join them with"),
         (lambda: nn.lanczos(F.sum), ValueError, "start: expected a vector, because matrix is a function"),
         (lambda: nn.lanczos(3), TypeError, "expected a loss, a curvature matrix or a function"),
         (lambda: nn.lanczos(F.sum(y), p, start=np.zeros(6)), ValueError, "expected a nonzero vector"),

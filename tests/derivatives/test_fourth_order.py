@@ -1,4 +1,4 @@
-"""The bilaplacian: values against JAX, how much is computed, and Laplacians of Laplacians."""
+"""The bilaplacian: values against JAX, and how much is computed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ import nngrad.jax as nj
 from nngrad.execution.interpret import interpret
 from nngrad.graph import Variable, functions_of
 from tests.autodiff.test_properties import SETTINGS
-from tests.rematerialising import in_chunks
 from tests.slow import slow_but_every
 
 RNG = np.random.default_rng(3)
@@ -98,12 +97,6 @@ def test_bilaplacians_of_polynomials(d: int, terms: list[tuple[int, list[int]]])
 # ---------------------------------------------------------------- how much is computed
 
 
-def products_of(result: Variable, width: int) -> int:
-    """The rows of all products with a square matrix of this width, in units of the batch."""
-    found = [f for f in functions_of([result]) if f.op.cost is not None and f.inputs[1].shape == (width, width)]
-    return sum(f.specs[0].size // (len(POINTS) * width) for f in found)
-
-
 def test_many_dimensions_are_computed_together() -> None:
     x = Variable((2, 40))
     y = F.sum(F.tanh(F.tanh(x @ np.ones((40, 7), "f"))), axis=1)
@@ -145,34 +138,10 @@ def test_without_matrix_products_laplacians_are_nested() -> None:
     assert len(functions_of([nn.bilaplacian(distance, x)])) < 80  # 49 nested; 347 where values are carried, for d = 10
 
 
-# ---------------------------------------------------------------- Laplacians of Laplacians
-
-
-def test_laplacians_of_what_is_linear_in_laplacians() -> None:
-    x = Variable.from_numpy_array(POINTS)
-    u = FIELDS["network"][0](x)
-    with in_chunks():
-        inner, inner_chunked = nn.laplacian(u, x), nn.laplacian(u, x, chunk=3)  # with chunks it is not known as one
-    results = []
-    for w in (inner, inner_chunked):
-        fields = [-w, u**3 - u - 0.1 * w, 3 * F.reshape(w, shape=(4,)), w + nn.laplacian(F.sin(u), x), u * w, F.sin(w),
-                  x[:, :1] * w, F.unlink(u) * w]
-        results.append(interpret([nn.laplacian(field, x) for field in fields], {}))
-    for a, b in zip(*results, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
-    cahn_hilliard = nn.laplacian(u**3 - u - 0.1 * inner, x)
-    assert products_of(nn.laplacian(-inner, x), 3) == products_of(nn.bilaplacian(u, x), 3)
-    assert len(functions_of([cahn_hilliard])) < 2 * len(functions_of([nn.bilaplacian(u, x)]))
-
-
-def test_the_drop_in_transformations_know_them() -> None:
+def test_the_drop_in_transformation() -> None:
     with jax.enable_x64(True):
         points = jnp.asarray(POINTS)
         theirs = lambda x: jnp.sum(jnp.sin(jnp.tanh(x @ W) @ V))  # noqa: E731
         wanted = jax.jit(jax.vmap(nested(theirs)))(points)
-        counts = []
         for ours in (nj.bilaplacian(theirs), nj.laplacian(nj.laplacian(theirs))):
-            run = jax.jit(jax.vmap(ours))
-            np.testing.assert_allclose(run(points), wanted, rtol=1e-10)
-            counts.append(run.lower(points).as_text().count("dot_general"))
-        assert counts[0] == counts[1]
+            np.testing.assert_allclose(jax.jit(jax.vmap(ours))(points), wanted, rtol=1e-10)

@@ -61,28 +61,25 @@ def test_fixed_steps_are_differentiated_as_they_are(times: np.ndarray, orders: i
     check(ours, theirs, [A, Y, times], orders)
 
 
-@pytest.mark.parametrize("method, order, gradient", [
-    ("euler", 1, "adjoint"), ("rk4", 4, "adjoint"), ("rk4", 4, "discretize"),
-    *[pytest.param(*each, marks=pytest.mark.slow)
-      for each in (("midpoint", 2, "adjoint"), ("heun", 2, "adjoint"), ("heun", 2, "discretize"))],
+@pytest.mark.parametrize("method, order", [
+    ("euler", 1), ("rk4", 4), *[pytest.param(*each, marks=pytest.mark.slow) for each in (("midpoint", 2), ("heun", 2))],
 ])  # fmt: skip
-def test_the_order_of_methods_and_of_their_gradients(method: str, order: int, gradient: str) -> None:
+def test_the_order_of_methods_and_of_their_gradients(method: str, order: int) -> None:
     exact = exactly(grown, A, Y, TIMES)
     slope = np.sum(exact * (1 - exact) * (TIMES + TIMES**2 / 2)[:, None])
     errors = []
     for steps in (10, 20):
         a = leaf(A)
-        ys = nn.odeint(growth, Y, TIMES, a, method=method, steps=steps, gradient=gradient)
+        ys = nn.odeint(growth, Y, TIMES, a, method=method, steps=steps)
         (g,) = nn.grad(F.sum(ys), a)
         errors.append([np.abs(ys.d - exact).max(), abs(g.d - slope)])
     rates = np.log2(np.divide(*errors))
     assert (rates > order - 0.35).all(), rates
 
 
-@pytest.mark.parametrize("gradient", ["discretize", "adjoint"])
-def test_dormand_prince_to_order_2(gradient: str) -> None:
+def test_dormand_prince_to_order_2() -> None:
     a, y, times = leaf(A), leaf(Y), leaf(TIMES[1:])
-    ys = nn.odeint(growth, y, times, a, gradient=gradient, rtol=1e-11, max_steps=80)
+    ys = nn.odeint(growth, y, times, a, rtol=1e-11, max_steps=80)
     gradients = nn.grad(F.sum(F.sin(ys)), [a, y, times])
     total = F.sum(gradients[1] * np.array([1.0, 2.0])) + F.sum(gradients[2] * np.array([3.0, 4.0]))
     found = [ys, *gradients, *nn.grad(total, [a, y])]
@@ -99,13 +96,12 @@ def test_dormand_prince_to_order_2(gradient: str) -> None:
         np.testing.assert_allclose(ours.d, theirs, rtol=rtol)
 
 
-@pytest.mark.parametrize("gradient, orders", [("discretize", 2), ("adjoint", 3)])
-def test_forward(gradient: str, orders: int) -> None:
+def test_forward() -> None:
     a, one = leaf(A), leaf(1.0)
-    y = nn.odeint(growth, Y, TIMES[1:], a, method="rk4", steps=40, gradient=gradient)
+    y = nn.odeint(growth, Y, TIMES[1:], a, method="rk4", steps=40)
     h: Callable[..., Any] = lambda a: grown(a, Y, TIMES[1:])  # noqa: E731
     found, expected = [y], [h]
-    for _ in range(orders):
+    for _ in range(2):
         found += nn.jvp(found[-1], a, one)
         expected.append(jax.jacfwd(expected[-1]))
     nn.forward_all(found)
@@ -121,10 +117,9 @@ def test_the_second_derivatives_of_a_neural_ode() -> None:
         return jnp.sum(by_midpoints(lambda y, t: jnp.tanh(y @ w) @ v, y.d, TIMES[1:], 4)[-1] ** 2)
 
     expected = exactly(jax.hessian(theirs), w.d, v.d)
-    for gradient, tolerance in (("discretize", 1e-11), ("adjoint", 5e-2)):
-        end = nn.odeint(lambda y, t: F.tanh(y @ w) @ v, y, TIMES[1:], method="midpoint", steps=4, gradient=gradient)[-1]
-        hessian = nn.hessian(F.sum(end**2), w, batched=False).d
-        np.testing.assert_allclose(hessian.reshape(expected.shape), expected, atol=tolerance * np.abs(expected).max())
+    end = nn.odeint(lambda y, t: F.tanh(y @ w) @ v, y, TIMES[1:], method="midpoint", steps=4)[-1]
+    hessian = nn.hessian(F.sum(end**2), w, batched=False).d
+    np.testing.assert_allclose(hessian.reshape(expected.shape), expected, atol=1e-11 * np.abs(expected).max())
 
 
 def test_a_pytree_backwards_in_time() -> None:
@@ -134,9 +129,8 @@ def test_a_pytree_backwards_in_time() -> None:
     def field(y: Any, t: Variable) -> Any:
         return {"x": F.reshape(y["v"], shape=(2,)), "v": F.reshape(-y["x"], shape=(2, 1))}
 
-    for gradient in ("discretize", "adjoint"):
-        way = {"method": "rk4", "steps": 100} if gradient == "discretize" else {"rtol": 1e-10}
-        ys = nn.odeint(field, state, times, gradient=gradient, **way)
+    for way in ({"method": "rk4", "steps": 100}, {"rtol": 1e-10}):
+        ys = nn.odeint(field, state, times, **way)
         np.testing.assert_allclose(ys["x"].d, np.stack([np.cos(times), np.sin(times)], -1), atol=1e-7)
         assert ys["v"].shape == (3, 2, 1)
         (g,) = nn.grad(ys["x"][-1, 0], state["v"])
@@ -151,10 +145,9 @@ def test_bad_input(call: Callable[[], Any], error: type[Exception], message: str
         call()
 
 
-@pytest.mark.parametrize("gradient", ["discretize", "adjoint"])
-def test_steps_that_run_out_are_nan_at_every_order(gradient: str) -> None:
+def test_steps_that_run_out_are_nan_at_every_order() -> None:
     a = nn.Variable.from_numpy_array(np.array(2.0), need_grad=True)
-    y = nn.odeint(lambda y, t, a: a * y, np.array(1.0), np.array([0.0, 1.0]), a, max_steps=3, gradient=gradient)[1]
+    y = nn.odeint(lambda y, t, a: a * y, np.array(1.0), np.array([0.0, 1.0]), a, max_steps=3)[1]
     for _ in range(3):
         assert np.isnan(y.d)
         (y,) = nn.grad(y, a)

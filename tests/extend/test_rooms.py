@@ -28,7 +28,7 @@ def test_a_gradient_and_its_value_import_no_room() -> None:
     done = subprocess.run([sys.executable, "-c", GRADIENT], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     rooms = {"command", "context", "parallel", "files", "inspection", "jax", "nnabla", "parameter",
-             "parametric_functions", "physics", "solvers", "torch", "training"}  # fmt: skip
+             "parametric_functions", "solvers", "torch", "training"}  # fmt: skip
     assert not rooms.intersection(json.loads(done.stdout))
 
 

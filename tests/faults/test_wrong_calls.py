@@ -84,7 +84,6 @@ SOUND: dict[Any, dict[str, Any]] = {
     nn.hvp: {"outputs": LOSS, "inputs": X, "vectors": np.ones((2, 3))},
     nn.bilaplacian: {"y": Y, "x": X}, nn.jacobian: {"y": Y, "x": X}, nn.laplacian: {"y": Y, "x": X},
     nn.divergence: {"y": Y, "x": X}, nn.hessian: {"y": EACH, "x": X}, nn.hessian_diagonal: {"y": EACH, "x": X},
-    nn.differential_operator: {"y": EACH, "x": X, "indices": [[0, 0]]},
     nn.derivatives: {"y": Y, "wanted": [X]}, nn.nth_derivative: {"y": Y, "x": X, "n": 2},
     nn.compile: {"outputs": Y, "inputs": X}, nn.to_jax: {"outputs": Y, "inputs": X}, nn.from_jax: {"fun": jnp.sin},
     nn.vmap: {"fun": lambda a: a * 2}, nn.checkpoint: {"fun": lambda a: a * 2},

@@ -9,7 +9,6 @@ import numpy as np
 
 import nngrad.functions as F
 
-from ...functions.bodies.flows import followed
 from ...functions.flows import FIXED, FlowSteps, integrated
 from ...graph import Variable, as_variable, spec_of
 from ...graph.arguments import checked_choice, checked_count
@@ -29,16 +28,14 @@ def odeint(
     rtol: float | None = None,
     atol: float | None = None,
     max_steps: int | None = None,
-    gradient: str = "discretize",
 ) -> Any:
     """Solve `dy/dt = fun(y, t, *args)` from `y0` at the first of the times `t`, and return y at each of them.
 
         ys = nn.odeint(lambda y, t, w: F.tanh(y @ w), y0, [0.0, 0.5, 1.0], w, method="rk4", steps=10)
 
     Like `jax.experimental.ode.odeint`. Derivatives of any order reach `y0`, `t`, `args` and everything that `fun` reads
-    from outside. With gradient="discretize" they are the exact derivatives of the steps taken, and a gradient stores
-    what it needs of each step. With "adjoint" they solve other differential equations, and are as accurate as those
-    solutions; the one for a gradient runs backwards in time and stores no intermediate state.
+    from outside. They are the exact derivatives of the steps taken, with the lengths of steps as constants, and a
+    gradient stores what it needs of each step.
 
     Args:
         fun: Takes a pytree like `y0`, the time (a Variable without axes) and `args`; returns the derivative, in the
@@ -54,9 +51,7 @@ def odeint(
             dtype.
         atol: The absolute error allowed; by default the same as `rtol`.
         max_steps: For "dopri5": the most steps from each time to the next, by default 256. If they do not suffice, the
-            solution is NaN from there on, and so are its derivatives. With "discretize" a gradient reserves memory for
-            this many; with "adjoint" the equations of a derivative may take four times as many.
-        gradient: "discretize" or "adjoint".
+            solution is NaN from there on, and so are its derivatives. A gradient reserves memory for this many.
 
     Returns:
         The states, with the times along a first axis, in the structure of `y0`.
@@ -66,7 +61,6 @@ def odeint(
         ValueError: `fun` returns other shapes, `t` has not one axis, or an option is unknown or out of range.
     """
     packing = Packing(y0, "y0", "odeint")
-    checked_choice(gradient, ("discretize", "adjoint"), "odeint: gradient")
     chosen = _steps(method, steps, rtol, atol, max_steps, packing.dtype)
     times = as_variable(t, "t", "odeint", packing.dtype)
     if times.ndim != 1 or not times.size:
@@ -80,10 +74,7 @@ def odeint(
 
     def interval(y: Variable, ends: Any) -> Any:
         start, end = ends
-        if gradient == "adjoint":
-            after = followed(field.body, [*field.parameters, y, start, end], chosen)
-        else:
-            after = integrated(field.at, y, start, end, chosen, bounded=True)
+        after = integrated(field.at, y, start, end, chosen)
         return after, after
 
     first = packing.vector

@@ -6,6 +6,5 @@
     while_loops.py      loops by condition
     carries.py          what both kinds of loop share
     implicit.py         solutions of linear systems, and roots; matrices.py has the bodies that are matrices
-    flows.py            solutions of differential equations
     mapping.py          other ops, mapped along an axis
 """
