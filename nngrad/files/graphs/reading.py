@@ -268,16 +268,12 @@ class GraphReader:
             if len(derivation.seeds) != len(derivation.outputs) or len(found) != len(derivation.inputs):
                 raise ValueError("a derivation must have a seed for each output and a result for each input")
             derivations.append(derivation)
-        for number, of, x, mode, order, unknown, before, of_y in list_of(self._tables, "results_of_grad"):
+        for number, of, x, mode, order, unknown, before, *_ in list_of(self._tables, "results_of_grad"):
             known = None if of is None else derivations[integer(of, 0, len(derivations) - 1)]
             earlier = frozenset([(integer(n, 0), _mode(name, reason)) for n, name, reason in before])
-            laplacian = None
-            if of_y is not None:
-                y, point, lead = of_y
-                laplacian = self.value(y), self.value(point), integer(lead, 0, self.value(y).ndim)
             self.value(number).derived_by = ResultDerivation(
                 known, None if x is None else self.value(x), _mode(*mode), integer(order, 0), text(unknown),
-                earlier, laplacian,
+                earlier,
             )  # fmt: skip
 
 

@@ -184,11 +184,10 @@ class GraphWriter:
         return x if x is None or x.parent is None or x.parent in self._places else None
 
     def _result(self, y: Variable) -> list[Any]:
-        derivation, x, mode, order, unknown, before, laplacian = cast(ResultDerivation, y.derived_by)
+        derivation, x, mode, order, unknown, before = cast(ResultDerivation, y.derived_by)
         of = None if derivation is None else self._derivations[derivation]
         return [*self.closing.numbers([y]), of, *self.closing.numbers([x]), list(mode), order, unknown,
-                sorted([[n, *earlier] for n, earlier in before]),
-                None if laplacian is None else [*self.closing.numbers(laplacian[:2]), laplacian[2]]]
+                sorted([[n, *earlier] for n, earlier in before])]
 
     def _calls(self) -> tuple[list[Any], list[int]]:
         """The calls of backward rules, each with its function and gradients; and, for each function, the call that
