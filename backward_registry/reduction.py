@@ -124,8 +124,8 @@ def sign(x: Variable) -> Variable:
 
 @backward(F.norm)
 def norm_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = sign(x) (|x| / y)^(p - 1), and 0 where y is 0, as in `along_length`; for infinite p sign(x) / m at m
-    elements of size y"""
+    """dy/dx = sign(x) (|x| / y)^(p - 1), and 0 where y is 0, as in `along_length`; for p = 1 that of |x| at each other
+    element; for infinite p sign(x) / m at m elements of size y"""
     (x,), (y,) = f.inputs, f.outputs
     p = 2.0 if f.args["p"] is None else f.args["p"]
     if math.isinf(p):
@@ -133,7 +133,8 @@ def norm_backward(f: Function, gy: Variable) -> Variable:
     if p == 2:
         return along_length(f, gy, x)
     if p == 1:
-        return spread(f, F.where(F.equal_scalar(y, val=0), zeros_like(gy), gy)) * sign(x)
+        g = spread(f, F.where(F.equal_scalar(y, val=0), zeros_like(gy), gy))
+        return F.where(F.greater_equal_scalar(x, val=0.0), g, -g)
     # A whole power needs no absolute value. A broken power of 0 has infinite derivatives; the sign takes it out.
     whole = p.is_integer()
     size = x if whole else F.where(F.equal_scalar(x, val=0), filled_like(x, 1), F.abs(x))

@@ -251,7 +251,8 @@ def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims
     """The p-norm `(sum |x|^p)^(1/p)` over axes; for infinite p the largest `|x|`, or the smallest for -inf.
 
     Where it is 0, its gradient is 0, the smallest subgradient, and higher derivatives are those of a smooth function of
-    it, or not finite; 0 if p is 1. Elements that are all the largest (or smallest) share the gradient equally.
+    it, or not finite; 0 if p is 1. Elsewhere a norm with p = 1 has the derivatives of `sum(abs(x))`. Elements that are
+    all the largest (or smallest) share the gradient equally.
 
     Args:
         p: The order, at least 1 or infinite; None for 2.

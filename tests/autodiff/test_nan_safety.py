@@ -294,6 +294,11 @@ def test_hessian_of_a_norm(p: float, mode: str) -> None:
     )
 
 
+def test_a_sum_of_sizes_of_what_touches_0_is_smooth() -> None:
+    x = np.array([0.0, 0.5, -0.0])
+    np.testing.assert_array_equal(hessian(lambda v: F.norm(v * v, p=1), x, "rr"), 2 * np.eye(3))
+
+
 @pytest.mark.parametrize("length", [F.std, F.norm, lambda x: F.norm(x, p=1.5), lambda x: F.norm(x, p=3)])
 def test_an_infinite_slope_at_a_length_of_0_is_the_same_in_both_modes(length: Callable[[Variable], Variable]) -> None:
     x = Variable.from_numpy_array(np.zeros(3))

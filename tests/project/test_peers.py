@@ -133,7 +133,9 @@ def test_gradients_at_kinks_are_those_that_the_page_for_users_of_pytorch_states(
         (lambda x: F.elu(x, 0.5), lambda x: torch.nn.functional.elu(x, 0.5), [0.0], 1, 0.5),
         (F.relu, torch.relu, [0.0], 0, 0), (F.relu6, torch.nn.functional.relu6, [0.0, 6.0], 0, 0),
         (lambda x: F.leaky_relu(x, 0.1), lambda x: torch.nn.functional.leaky_relu(x, 0.1), [0.0], 0.1, 0.1),
-        (F.norm, torch.linalg.vector_norm, [0.0, 0.0], 0, 0), (F.max, torch.amax, [2.0, 2.0], 0.5, 0.5),
+        (F.norm, torch.linalg.vector_norm, [0.0, 0.0], 0, 0),
+        (lambda x: F.norm(F.concatenate(x, F.constant(1.0, (1,)), axis=0), p=1), torch.abs, [0.0], 1, 0),
+        (F.max, torch.amax, [2.0, 2.0], 0.5, 0.5),
     ):
         x, t = nn.Variable.from_numpy_array(np.array(at)), torch.tensor(at, dtype=torch.float64, requires_grad=True)
         np.testing.assert_allclose(nn.grad(F.sum(function(x)), x)[0].d, np.full(len(at), here))

@@ -74,6 +74,8 @@ SAMPLES: list[Sample] = [
     sample("norm", real(2, 3), ref=lp(2, -1, True), axis=-1, keepdims=True),
     sample("norm", real(2, 3, 2), ref=lp(3, (0, -1)), p=3, axis=(0, -1)),
     sample("norm", real(2, 3), ref=lp(1, 0), p=1, axis=0),
+    sample("norm", fixed([0.0, 0.5, -1.0], [0.0, -0.0, 2.0]), ref=lambda x: jnp.sum(jnp.abs(x), 1), p=1, axis=1,
+           numeric=False, note="zeros"),
     sample("norm", real(2, 3), ref=lp(2.5, 1), p=2.5, axis=1),
     sample("norm", real(2, 3), ref=lambda x: jnp.sum(x**4, 1) ** 0.25, p=4, axis=1),
     sample("norm", real(2, 3), ref=lambda x: jnp.max(jnp.abs(x), 1), p=float("inf"), axis=1),
