@@ -249,24 +249,6 @@ def bilinear_family(
         registry.add(op, Rule(rule, "bilinear", True, module))
 
 
-def multilinear_family(*ops: Op) -> None:
-    """Close a multilinear form of several arrays under differentiation. `ops[i]` is its derivative in array i, a
-    function of all the others, in order."""
-    module = _caller_module()
-
-    def rule(missing: int) -> RuleFunction:
-        others = [i for i in range(len(ops)) if i != missing]
-
-        def gradients(f: Function, gy: Variable) -> Gradients:
-            arrays = dict(zip(others, f.inputs, strict=True)) | {missing: gy}
-            return tuple([ops[i](*[arrays[k] for k in sorted(arrays) if k != i]) for i in others])
-
-        return gradients
-
-    for i, op in enumerate(ops):
-        registry.add(op, Rule(rule(i), "multilinear", True, module))
-
-
 def non_differentiable(*ops: Op, exact: bool = True) -> None:
     """Register ops through which no gradient passes.
 

@@ -60,13 +60,10 @@ from .associative import associative_scan as associative_scan
 from .attention import attention as attention
 from .attention import multi_head_attention as multi_head_attention
 from .attention import scaled_dot_product_attention as scaled_dot_product_attention
-from .augmentation import put_windows as put_windows
 from .augmentation import random_crop as random_crop
 from .augmentation import random_erase as random_erase
 from .augmentation import random_flip as random_flip
-from .augmentation import random_offsets as random_offsets
 from .augmentation import random_shift as random_shift
-from .augmentation import take_windows as take_windows
 from .augmentation import vat_noise as vat_noise
 from .batch_statistics import batch_normalization as batch_normalization
 from .batch_statistics import fused_batch_normalization as fused_batch_normalization
@@ -316,9 +313,6 @@ from .reduction import reduce_sum as reduce_sum
 from .reduction import std as std
 from .reduction import sum as sum
 from .reduction import var as var
-from .regions import displaced_products as displaced_products
-from .regions import displaced_products_left_grad as displaced_products_left_grad
-from .regions import displaced_products_right_grad as displaced_products_right_grad
 from .regions import patch_correlation as patch_correlation
 from .regions import roi_align as roi_align
 from .regions import roi_align_backward as roi_align_backward
@@ -332,9 +326,6 @@ from .selection import diagonal as diagonal
 from .selection import permutate as permutate
 from .selection import select_item as select_item
 from .separable import adaptive_separable_convolution as adaptive_separable_convolution
-from .separable import separable_data_grad as separable_data_grad
-from .separable import separable_horizontal_grad as separable_horizontal_grad
-from .separable import separable_vertical_grad as separable_vertical_grad
 from .sets import bool_fill as bool_fill
 from .sets import bool_gather as bool_gather
 from .sets import bool_scatter as bool_scatter

@@ -9,105 +9,36 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from ..graph import Array, Function, Variable, as_variable, composite, op
+from ..graph import Array, Variable, as_variable, composite
 from ..graph.arguments import Axes, Ignored, Ints, Probability, Shape, Static, as_ints
-from ..graph.axes import AxisMap, Places
 from . import array, comparison, control, elementwise, movement, reduction
 from .arithmetic import minimum_scalar
 from .axes import axes_of
 from .indexing import where
-from .stochastic import bernoulli, by_position, key_leaf, subkey, typed_key, uniform
+from .slicing import take_points
+from .stochastic import bernoulli, integers, key_leaf, subkey, uniform
 
 # ---------------------------------------------------------------- windows
 
 
-@op
-@by_position
-def random_offsets(key: Array, /, counts: Ints, shape: Shape = ()) -> jax.Array:
-    """Random whole numbers, the i-th uniform in [0, `counts[i]`), determined by `key`.
-
-    Args:
-        counts: The number of possible values of each offset.
-        shape: The leading axes of the result.
-
-    Returns:
-        int32 `(*shape, len(counts))`.
-
-    Raises:
-        ValueError: A count is below 1, or more than int32 holds.
-    """
-    most = as_ints(counts)
-    if not all(1 <= n < 2**31 for n in most):
-        raise ValueError(f"counts must be between 1 and {2**31 - 1}, got {counts}")
-    bounds = jnp.asarray(np.asarray(most, np.int32))
-    return jax.random.randint(typed_key(key), (*shape, len(most)), np.int32(0), bounds, jnp.int32)
-
-
-def _windows(f: Function) -> tuple[Places, ...]:
-    """Both inputs carry their batch axes to the output."""
-    batch = f.inputs[1].ndim - 1
-    return tuple([tuple([a if a < batch else None for a in range(x.ndim)]) for x in f.inputs])
-
-
-_WINDOWS = AxisMap(places=_windows, leading=lambda f, size, shape: {})
-
-
-@op(linear=True, axes=_WINDOWS)
-def take_windows(x: Array, starts: Array, /, sizes: Shape) -> jax.Array:
-    """One window from each sample, each at its own position.
-
-    Args:
-        x: `(*batch, *sample)`.
-        starts: Whole numbers `(*batch, k)`: where the window begins along each of the `k` axes of a sample; a window
-            that would reach beyond the sample is moved to its edge.
-        sizes: The `k` sizes of a window.
-
-    Returns:
-        `(*batch, *sizes)`.
-    """
-    batch = _batch(x.shape, starts, sizes)
-    if any(n > m for n, m in zip(sizes, x.shape[len(batch) :], strict=True)):
-        raise ValueError(f"sizes must not exceed a sample of x {x.shape}, got {sizes}")
-    count = math.prod(batch)
-    rows, begin = lax.reshape(x, (count, *x.shape[len(batch) :])), lax.reshape(starts, (count, len(sizes)))
-    y = jax.vmap(lambda row, at: lax.dynamic_slice(row, list(at), sizes))(rows, begin)
-    return lax.reshape(y, (*batch, *sizes))
-
-
-@op(linear=True, axes=_WINDOWS)
-def put_windows(y: Array, starts: Array, /, sizes: Shape) -> jax.Array:
-    """Zeros with `y` written where `take_windows` reads: the transpose of `take_windows`.
-
-    Args:
-        y: The windows, `(*batch, *window)`.
-        starts: As for `take_windows`.
-        sizes: The sizes of a sample.
-
-    Returns:
-        `(*batch, *sizes)`.
-    """
-    batch = _batch(y.shape, starts, sizes)
-    if any(n > m for n, m in zip(y.shape[len(batch) :], sizes, strict=True)):
-        raise ValueError(f"sizes must be at least those of a window of y {y.shape}, got {sizes}")
-    count = math.prod(batch)
-    rows, begin = lax.reshape(y, (count, *y.shape[len(batch) :])), lax.reshape(starts, (count, len(sizes)))
-    empty = lax.full(sizes, 0, y.dtype)
-    x = jax.vmap(lambda row, at: lax.dynamic_update_slice(empty, row, list(at)))(rows, begin)
-    return lax.reshape(x, (*batch, *sizes))
-
-
-def _batch(shape: Sequence[int], starts: jax.Array, sizes: Sequence[int]) -> tuple[int, ...]:
-    """The batch axes of an array of `shape` with windows that begin at `starts`."""
-    batch = tuple(starts.shape[:-1])
-    if not starts.ndim or starts.shape[-1] != len(sizes) or tuple(shape[: len(shape) - len(sizes)]) != batch:
-        raise ValueError(f"starts must be of shape (*batch, {len(sizes)}) for samples of {len(sizes)} axes in an array "
-                         f"of shape {tuple(shape)}, got {starts.shape}")
-    return batch
+def _window(
+    x: Variable, key: Variable, batch: tuple[int, ...], sizes: tuple[int, ...], counts: Sequence[int]
+) -> Variable:
+    """A window of `sizes` from each sample of `x`; along axis i of a sample it starts at one of the first `counts[i]`
+    positions, each equally likely."""
+    first = len(batch)
+    y: Variable = x
+    for i, (size, count) in enumerate(zip(sizes, counts, strict=True)):
+        if count == 1:
+            continue
+        starts = integers(subkey(key, index=i), high=count, shape=(*batch, 1))
+        places = movement.reshape(starts + array.arange(0, size, dtype=np.int32), shape=(*batch, size, 1))
+        taken = take_points(y, places, axes=(first + i,), rows=tuple([(a, a) for a in range(first)]))
+        order = (*range(1, i + 1), 0, *range(i + 1, len(sizes)))  # a sample begins with the places
+        y = movement.transpose(taken, axes=(*range(first), *[first + a for a in order]))
+    return elementwise.identity(x) if y is x else y
 
 
 @composite
@@ -131,8 +62,7 @@ def random_crop(x: Array, /, shape: Shape | None = None, base_axis: int = 1, see
         raise ValueError(f"shape must not exceed that of a sample, {sample}, got {shape}")
     sizes = (*sample[: len(sample) - len(wanted)], *wanted)
     counts = tuple([m - n + 1 for n, m in zip(sizes, sample, strict=True)])
-    starts = random_offsets(key_leaf(seed, "random_crop"), counts=counts, shape=batch)
-    return take_windows(x, starts, sizes=sizes)
+    return _window(x, key_leaf(seed, "random_crop"), batch, sizes, counts)
 
 
 @composite
@@ -162,12 +92,12 @@ def random_shift(
     if len(given) > len(sample) or not all(0 <= n < 2**30 for n in given):
         raise ValueError(f"shifts must be at most {len(sample)} ints between 0 and {2**30 - 1}, got {shifts}")
     reach = (*[0] * (len(sample) - len(given)), *given)
-    starts = random_offsets(key_leaf(seed, "random_shift"), counts=tuple([2 * n + 1 for n in reach]), shape=batch)
+    key = key_leaf(seed, "random_shift")
     if not any(reach):
         return elementwise.identity(x)
     wide = movement.pad(x, pad_width=tuple([n for n in reach for _ in range(2)]), mode=modes[border_mode],
                         constant_value=constant_value)
-    return take_windows(wide, starts, sizes=sample)
+    return _window(wide, key, batch, sample, [2 * n + 1 for n in reach])
 
 
 @composite

@@ -12,14 +12,14 @@ from ..graph import Array, Floats, Variable, composite
 from ..graph.arguments import Axes, Ignored, NotNegative, Static, one_of
 from . import activation, array, collectives, control, movement, reduction
 from .axes import axes_of, axis_of
-from .moments import Normalised, Sizes, accurate, fitted, kept_shape, moments, shifted, standardized
+from .moments import Normalised, accurate, fitted, kept_shape, moments, standardized
 
 
 @composite
 def batch_normalization(
     x: Floats, beta: Array | None = None, gamma: Array | None = None, mean: Array | None = None,
     variance: Array | None = None, /, axes: Axes = (1,), decay_rate: float = 0.9, eps: NotNegative = 1e-5,
-    batch_stat: bool = True, output_stat: bool = False, n_outputs: Ignored = None, group: int = 1,
+    batch_stat: bool = True, output_stat: bool = False, n_outputs: Ignored = None,
 ) -> Normalised:
     """`gamma * (x - m) / sqrt(v + eps) + beta`, with statistics per index of `axes` (Ioffe and Szegedy, 2015).
 
@@ -32,9 +32,7 @@ def batch_normalization(
     with n the number of elements per statistic (the last factor is 1 if n is 1). Without `batch_stat`, m and v are
     `mean` and `variance`, and nothing is updated.
 
-    The statistics are those of the whole batch, on any number of devices. With `group` they are deliberately those of
-    parts of it, each standardised separately (Hoffer, Hubara and Soudry, 2017): as if each device computed its own, but
-    with the same result on any number of devices. Running statistics follow the mean of m and of v over the groups.
+    The statistics are those of the whole batch, on any number of devices.
 
     Args:
         beta: Offset, of the shape of `x` with size 1 for all but `axes`; None for 0.
@@ -46,23 +44,17 @@ def batch_normalization(
         eps: Added to the variance.
         batch_stat: Whether to use the statistics of `x`.
         output_stat: Whether to return (y, m, v), all differentiable, in place of y.
-        group: Number of equal parts of the batch, one after the other along axis 0, that have statistics of their own;
-            m and v then have that size along axis 0. With `batch_stat=False` it has no effect.
 
     Raises:
         ValueError: The shape of a parameter or a statistic does not fit, an axis is out of range, `eps` is negative,
-            `batch_stat` is False without `mean` and `variance`, `group` does not divide axis 0, or axis 0 is in `axes`.
+            or `batch_stat` is False without `mean` and `variance`.
     """
-    return _normalized(
-        x, (beta, gamma, mean, variance), axes, decay_rate, eps, batch_stat, output_stat,
-        group=group,
-    )  # fmt: skip
+    return _normalized(x, (beta, gamma, mean, variance), axes, decay_rate, eps, batch_stat, output_stat)
 
 
 def _normalized(
     x: Variable, parameters: tuple[Variable | None, Variable | None, Variable | None, Variable | None],
     axes: Axes, decay_rate: float, eps: float, batch_stat: bool, output_stat: bool, processes: tuple[int, ...] = (),
-    group: int = 1,
 ) -> Normalised:
     """`batch_normalization` with statistics over the inputs of `processes`, or of this one alone if there are none."""
     beta, gamma, mean, variance = parameters
@@ -82,32 +74,14 @@ def _normalized(
         y = standardized(x, wide - m, v, eps, beta, gamma)
         return (y, m, v) if output_stat else y
     reduced = tuple(i for i in range(x.ndim) if i not in kept)
-    if group != 1:
-        m, deviation, v = _moments_of_groups(wide, reduced, group)
-        y = shifted(x, movement.reshape(deviation * (v + eps) ** -0.5, shape=x.shape), beta, gamma)
-        m, v = (movement.reshape(s, shape=(group, *shape[1:])) for s in (m, v))
-        running_m, running_v = (reduction.mean(s, axis=0, keepdims=True) for s in (m, v))
-    else:
-        m, deviation, v = _moments_among(wide, reduced, processes) if len(processes) > 1 else moments(wide, reduced)
-        y = standardized(x, deviation, v, eps, beta, gamma)
-        running_m, running_v = m, v
-    count = math.prod(x.shape[i] for i in reduced) * max(len(processes), 1) // group
-    unbiased = running_v * (count / (count - 1)) if count > 1 else running_v
-    updates = _running_updates([(mean, running_m), (variance, unbiased)], decay_rate)
+    m, deviation, v = _moments_among(wide, reduced, processes) if len(processes) > 1 else moments(wide, reduced)
+    y = standardized(x, deviation, v, eps, beta, gamma)
+    count = math.prod(x.shape[i] for i in reduced) * max(len(processes), 1)
+    unbiased = v * (count / (count - 1)) if count > 1 else v
+    updates = _running_updates([(mean, m), (variance, unbiased)], decay_rate)
     if updates:
         y = control.with_updates(y, updates)
     return (y, m, v) if output_stat else y
-
-
-def _moments_of_groups(x: Variable, axes: Sizes, group: int) -> tuple[Variable, Variable, Variable]:
-    """`moments` of each of `group` parts of the batch; all three results have the parts as a new first axis."""
-    if 0 not in axes:
-        raise ValueError("group splits the batch, axis 0, so axes must not contain 0")
-    rows = x.shape[0]
-    if group < 1 or rows % group:
-        raise ValueError(f"group must divide the {rows} examples along axis 0, got {group}")
-    grouped = movement.reshape(x, shape=(group, rows // group, *x.shape[1:]))
-    return moments(grouped, tuple(i + 1 for i in axes))
 
 
 def _moments_among(
@@ -137,7 +111,7 @@ def fused_batch_normalization(
     x: Array, beta: Array | None = None, gamma: Array | None = None, mean: Array | None = None,
     variance: Array | None = None, z: Array | None = None, /, axes: Axes = (1,), decay_rate: float = 0.9,
     eps: NotNegative = 1e-5, batch_stat: bool = True, nonlinearity: Annotated[str, one_of("relu")] = "relu",
-    output_stat: bool = False, n_outputs: Ignored = None, group: int = 1,
+    output_stat: bool = False, n_outputs: Ignored = None,
 ) -> Normalised:
     """`relu(batch_normalization(x) + z)`; the derivative of relu at 0 is 0.
 
@@ -151,9 +125,7 @@ def fused_batch_normalization(
     """
     if z is not None and z.shape != x.shape:
         raise ValueError(f"z must have the shape of x, {x.shape}, got {z.shape}")
-    y, *statistics = batch_normalization.body(
-        x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, True, group=group
-    )
+    y, *statistics = batch_normalization.body(x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, True)
     y = activation.relu(y if z is None else y + z)
     return (y, *statistics) if output_stat else y
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, as_ints
 from ..graph.axes import AxisMap, Places
-from .arithmetic import alike, floating, widened
-from .axes import per_axis, row_places
+from ..graph.spec import FLOAT32
+from . import loops, reduction
+from .arithmetic import floating, widened
+from .array import cast
+from .axes import per_axis
 from .box_samples import Bins, over_samples
-from .movement import pad, transpose
+from .checkpoints import checkpoint
+from .movement import pad, stack, transpose
 from .pooling import sum_pooling
-from .transposition import transposed
+from .slicing import take_points
 from .weighted_points import weighted_points, weighted_points_data_grad
 
 # ---------------------------------------------------------------- averages over the bins of boxes
@@ -165,92 +167,6 @@ def _check_boxes(
 # ---------------------------------------------------------------- products of patches
 
 
-def _product_places(f: Function) -> tuple[Places, ...]:
-    return row_places(f, (0, 1))
-
-
-def _folded(f: Function, count: int) -> Mapping[str, Any]:
-    return {"shape": (count, *f.args["shape"][1:])} if "shape" in f.args else {}
-
-
-_BATCH = AxisMap(places=_product_places, folded=_folded, inputs=(0, 1))
-
-
-def _product_cost(f: Function) -> int:
-    rows, columns = f.args["count"]
-    shapes = [*[x.shape for x in f.inputs], f.specs[0].shape]
-    return 2 * int(rows * columns) * min([math.prod(shape) for shape in shapes if len(shape) == 4])
-
-
-@op(linear="each", axes=_BATCH, cost=_product_cost, precision="low")
-def displaced_products(x: Array, w: Array, /, count: Ints, step: Ints) -> jax.Array:
-    """Products of each pixel of an image with displaced ones of another, summed over the channels.
-
-    Args:
-        x: (batch, C, height, width).
-        w: (batch, C, height + (count[0] - 1) step[0], width + (count[1] - 1) step[1]).
-        count: The number of displacements along each of the two axes.
-        step: The distance between them.
-
-    Returns:
-        (batch, *count, height, width): at (b, i, j, y, x) the sum over c of x[b, c, y, x] and
-        w[b, c, y + i step[0], x + j step[1]], multiplied.
-
-    Raises:
-        ValueError: The shapes do not fit, or `count` or `step` does not have two entries, all at least 1.
-    """
-    count, step = as_ints(count), as_ints(step)
-    if len(count) != 2 or len(step) != 2 or min(*count, *step) < 1:
-        raise ValueError(f"count and step must be pairs of ints of at least 1, got {count} and {step}")
-    if x.ndim != 4:
-        raise ValueError(f"x must be of shape (batch, C, height, width), got {x.shape}")
-    height, width = x.shape[2:]
-    expected = (*x.shape[:2], height + (count[0] - 1) * step[0], width + (count[1] - 1) * step[1])
-    if w.shape != expected:
-        raise ValueError(f"w must be of shape {expected} for x of shape {x.shape}, got {w.shape}")
-    x, w = alike(floating(x), floating(w))
-
-    def row(start: Any) -> jax.Array:
-        rows = lax.dynamic_slice_in_dim(w, start, height, 2)
-        each = [lax.slice_in_dim(rows, j * step[1], j * step[1] + width, axis=3) for j in range(count[1])]
-        return lax.concatenate([lax.expand_dims(_over_channels(x, one), (1,)) for one in each], 1)
-
-    if count[0] == 1:
-        return lax.expand_dims(row(0), (1,))
-    rows = lax.map(row, lax.mul(lax.iota(jnp.int32, count[0]), jnp.int32(step[0])))
-    return lax.transpose(rows, (1, 0, 2, 3, 4))
-
-
-def _over_channels(x: jax.Array, w: jax.Array) -> jax.Array:
-    return lax.convert_element_type(lax.reduce_sum(widened(lax.mul(x, w)), (1,)), x.dtype)
-
-
-@op(linear="each", axes=_BATCH, cost=_product_cost, precision="low")
-def displaced_products_left_grad(y: Array, w: Array, /, shape: Shape, count: Ints, step: Ints) -> jax.Array:
-    """The transpose of `displaced_products` in its first input.
-
-    Args:
-        y: Of the shape that `displaced_products` returns.
-        shape: The shape of x and of the result.
-        ...: As for `displaced_products`.
-    """
-    y, w = alike(floating(y), floating(w))
-    return transposed(lambda x: displaced_products.forward(x, w, count, step), shape, y, "y")
-
-
-@op(linear="each", axes=_BATCH, cost=_product_cost, precision="low")
-def displaced_products_right_grad(y: Array, x: Array, /, shape: Shape, count: Ints, step: Ints) -> jax.Array:
-    """The transpose of `displaced_products` in its second input.
-
-    Args:
-        y: Of the shape that `displaced_products` returns.
-        shape: The shape of w and of the result.
-        ...: As for `displaced_products`.
-    """
-    y, x = alike(floating(y), floating(x))
-    return transposed(lambda w: displaced_products.forward(x, w, count, step), shape, y, "y")
-
-
 @composite
 def patch_correlation(
     x1: Array,
@@ -295,6 +211,7 @@ def patch_correlation(
     if isinstance(padding, tuple) and len(padding) == 2:
         padding = (padding[0], padding[0], padding[1], padding[1])
     margins = per_axis(padding, "padding", 4, 0, 0)
+    x1, x2 = (x if x.spec.differentiable else cast(x, FLOAT32) for x in (x1, x2))
     if channel_last:
         x1, x2 = transpose(x1, axes=(0, 3, 1, 2)), transpose(x2, axes=(0, 3, 1, 2))
     for axis, (n, k) in enumerate(zip(x1.shape[2:], kernel, strict=True)):
@@ -308,7 +225,22 @@ def patch_correlation(
     if min(behind) < 0:
         height, width = (n + min(b, 0) for n, b in zip(second.shape[2:], behind, strict=True))
         second = second[:, :, :height, :width]
-    y = displaced_products(first, second, count=count, step=step)
+    y = _products(first, second, count, step)
     if kernel != (1, 1) or stride != (1, 1):
         y = sum_pooling(y, kernel=kernel, stride=stride)
     return transpose(y, axes=(0, 3, 4, 1, 2)) if channel_last else y
+
+
+def _products(x: Variable, w: Variable, count: tuple[int, ...], step: tuple[int, ...]) -> Variable:
+    """Products of each pixel of `x` with displaced ones of `w`, summed over the channels: (batch, *count, height,
+    width). A loop goes through the displacements along the height, and gradients repeat its products."""
+    height, width = x.shape[2:]
+
+    @checkpoint
+    def row(places: Variable) -> Variable:
+        below = take_points(w, places, axes=(2,), at=2)
+        starts = range(0, count[1] * step[1], step[1])
+        return stack(*[reduction.sum(x * below[..., j : j + width], axis=1) for j in starts], axis=1)
+
+    places = (step[0] * np.arange(count[0])[:, None] + np.arange(height)).astype(np.int32)[:, :, None]
+    return transpose(loops.map(row, places), axes=(1, 0, 2, 3, 4))

@@ -162,7 +162,6 @@ def common_path(paths: Collection[tuple[str, ...]]) -> tuple[str, ...]:
 _KINDS_OF_RULES = {
     "adjoint pair": "linear: the gradient goes through the transpose",
     "bilinear": "bilinear: the incoming gradient takes the operand's place",
-    "multilinear": "multilinear: the incoming gradient takes the operand's place",
     "non-differentiable": "the gradient is zero",
 }
 """Descriptions of rules without a formula, by the kind of rule."""

@@ -32,7 +32,7 @@ def _parameters(
 def batch_normalization(
     inp: Array, axes: Ints = (1,), decay_rate: float = 0.9, eps: float = 1e-5, batch_stat: bool = True,
     output_stat: bool = False, fix_parameters: bool = False, param_init: Mapping[str, Init] | None = None,
-    no_scale: bool = False, no_bias: bool = False, group: int = 1, name: str | None = None,
+    no_scale: bool = False, no_bias: bool = False, name: str | None = None,
 ) -> Any:
     """`gamma * (inp - m) / sqrt(v + eps) + beta`, mean m and variance v per index of `axes` (Ioffe and Szegedy, 2015).
 
@@ -48,8 +48,6 @@ def batch_normalization(
         fix_parameters: Whether beta and gamma are constants.
         no_scale: Whether to omit gamma.
         no_bias: Whether to omit beta.
-        group: Number of equal, consecutive parts of the batch that are standardised separately; the running statistics
-            follow their mean.
 
     Raises:
         ValueError: An argument is out of range, `param_init` names no parameter, or an existing one has another shape.
@@ -57,7 +55,6 @@ def batch_normalization(
     parameters = _parameters(inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters)
     return F.batch_normalization(
         inp, *parameters, axes=axes, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat, output_stat=output_stat,
-        group=group,
     )
 
 
@@ -65,7 +62,7 @@ def batch_normalization(
 def fused_batch_normalization(
     inp: Array, z: Array | None = None, axes: Ints = (1,), decay_rate: float = 0.9, eps: float = 1e-5,
     batch_stat: bool = True, nonlinearity: str = "relu", output_stat: bool = False, fix_parameters: bool = False,
-    param_init: Mapping[str, Init] | None = None, no_scale: bool = False, no_bias: bool = False, group: int = 1,
+    param_init: Mapping[str, Init] | None = None, no_scale: bool = False, no_bias: bool = False,
     name: str | None = None,
 ) -> Any:
     """`relu(batch_normalization(inp) + z)`.
@@ -84,7 +81,7 @@ def fused_batch_normalization(
     parameters = _parameters(inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters)
     return F.fused_batch_normalization(
         inp, *parameters, z, axes=axes, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat,
-        nonlinearity=nonlinearity, output_stat=output_stat, group=group,
+        nonlinearity=nonlinearity, output_stat=output_stat,
     )
 
 

@@ -93,7 +93,7 @@ def test_ops_of_a_family() -> None:
     assert shown["convolution"] == ("convolution", "", "composite", "by its parts", file)
     shown = {entry.name: entry for family in F.FAMILIES for entry in ops.functions_in(family)}
     assert {entry.kind for entry in shown.values()} <= {
-        "rule", "bilinear", "multilinear", "adjoint pair", "non-differentiable", "composite", "plain", "no rule"
+        "rule", "bilinear", "adjoint pair", "non-differentiable", "composite", "plain", "no rule"
     }  # fmt: skip
     assert [shown[name].orders for name in ("tanh", "round", "equal", "polygamma")] == [
         "any", "estimate", "none", "by its parts"

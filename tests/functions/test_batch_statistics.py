@@ -147,26 +147,6 @@ def test_a_constant_batch_has_finite_derivatives() -> None:
     assert np.isfinite(gx.d).all() and np.isfinite(ggx.d).all()
 
 
-# ---------------------------------------------------------------- groups of the batch
-
-
-def test_each_group_is_a_batch_of_its_own_and_running_statistics_follow_their_mean() -> None:
-    layer = Layer(group=2)
-    halves = [DATA[:2], DATA[2:]]
-    layer.y.forward()
-    alone = np.concatenate([(x - x.mean((0, 2), keepdims=True)) / x.std((0, 2), keepdims=True) for x in halves])
-    np.testing.assert_allclose(layer.y.d, alone * 1.5 + 0.5, rtol=1e-4)
-    for running, start, of in ((layer.mean, 0.0, [x.mean((0, 2)) for x in halves]),
-                               (layer.variance, 1.0, [x.var((0, 2), ddof=1) for x in halves])):
-        np.testing.assert_allclose(running.d.ravel(), 0.9 * start + 0.1 * np.mean(of, 0), rtol=1e-9)
-
-
-def test_running_statistics_know_no_groups() -> None:
-    layer = Layer(group=3, batch_stat=False)  # which does not divide this batch
-    layer.y.forward()
-    np.testing.assert_allclose(layer.y.d, DATA / np.sqrt(1 + 1e-5) * 1.5 + 0.5)
-
-
 # ---------------------------------------------------------------- errors
 
 

@@ -91,11 +91,8 @@ def declared(fact: str) -> list[str]:
 
 
 HEAVY_BY_NATURE = {
-    "adaptive_separable_convolution": "products with kernels of each pixel, summed over windows",
-    "displaced_products": "sums over channels, for each displacement",
     "roi_align": "sums over the samples of each bin",
     "roi_align_backward": "the same",
-    "separable": "the same products and sums",
     "weighted_points": "sums of gathered points",
 }
 """Families of heavy ops whose sums of products are no products of matrices, each with what they are."""

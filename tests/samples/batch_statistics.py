@@ -11,12 +11,6 @@ def batch(x, beta=0.0, gamma=1.0, *_, axes=(0, 2), eps=1e-5):
     return standardised(x, axes, eps)[0] * gamma + beta
 
 
-def in_groups(x, count, axes=(0, 2)):
-    """Each part of the batch by itself; the statistics one after the other."""
-    found = [standardised(part, axes) for part in jnp.split(x, count)]
-    return tuple(jnp.concatenate(each) for each in zip(*found, strict=True))
-
-
 CHANNELS = (1, 3, 1)
 
 SAMPLES = [
@@ -30,14 +24,12 @@ SAMPLES = [
     sample("batch_normalization", real(2, 3, 2), axes=(0, -1), ref=lambda x: batch(x, axes=(1,)), note="two kept"),
     sample("batch_normalization", real(2, 3, 1), real(3), axes=1, ref=lambda x, b: batch(x, b.reshape(CHANNELS)),
            note="flat"),
-    sample("batch_normalization", real(6, 3, 2), real(*CHANNELS), real(6, 3, 1), group=3, output_stat=True,
-           ref=lambda x, b, g: (lambda y, m, v: (y * g + b, m, v))(*in_groups(x, 3))),
     sample("fused_batch_normalization", real(2, 3, 2), real(*CHANNELS), real(*CHANNELS), real(*CHANNELS),
            positive(*CHANNELS), real(2, 3, 2), ref=lambda x, b, g, _m, _v, z: jax.nn.relu(batch(x, b, g) + z)),
     sample("fused_batch_normalization", real(3, 2), output_stat=True,
            ref=lambda x: (jax.nn.relu(batch(x, axes=(0,))), *standardised(x, (0,))[1:])),
-    sample("fused_batch_normalization", real(4, 2), real(1, 2), axes=-1, group=2,
-           ref=lambda x, b: jax.nn.relu(in_groups(x, 2, (0,))[0] + b)),
+    sample("fused_batch_normalization", real(4, 2), real(1, 2), axes=-1,
+           ref=lambda x, b: jax.nn.relu(batch(x, b, axes=(0,)))),
     sample("sync_batch_normalization", real(2, 3, 2), real(*CHANNELS), real(*CHANNELS), real(*CHANNELS),
            positive(*CHANNELS), orders=1, ref=lambda x, b, g, *_: batch(x, b, g)),
     sample("mean_subtraction", real(3, 2), real(2), whole(3), ref=lambda x, m, t: x - (m + (x.mean(0) - m) / 4)),

@@ -35,11 +35,6 @@ def last(x, _, scale=(1.0, 1.0)):
     return jnp.moveaxis(averaged(jnp.moveaxis(x, -1, 1), BOXES, (1, 2), scale, (1, 1)), 1, -1)
 
 
-def products(x, w):
-    """Of each pixel of a row of three with those at the distances 0 and 2."""
-    return jnp.stack([(x * w[..., :3]).sum(1), (x * w[..., 2:]).sum(1)], 1)[:, None]
-
-
 def correlated(x, w):
     """Patches of 2x1, two rows apart, of columns that are one apart at most, with a row of zeros above."""
     x, w = jnp.pad(x, ((0, 0), (0, 0), (1, 0), (0, 0))), jnp.pad(w, ((0, 0), (0, 0), (1, 0), (1, 1)))
@@ -57,12 +52,6 @@ SAMPLES: list[Sample] = [
     sample("roi_align_backward", real(2, 1, 2, 1), fixed(*BOXES), shape=(2, 2, 3, 1), output_size=(1, 2),
            spatial_scale=(1.0, 0.5), sampling_ratio=1, channel_last=True, numeric=False,
            ref=lambda y, _: jax.linear_transpose(lambda x: last(x, None, (1.0, 0.5)), jnp.zeros((2, 2, 3, 1)))(y)[0]),
-    sample("displaced_products", real(1, 2, 1, 3), real(1, 2, 1, 5), count=(1, 2), step=(1, 2), ref=products),
-    sample("displaced_products_left_grad", real(1, 1, 2, 1, 3), real(1, 2, 1, 5), shape=(1, 2, 1, 3), count=(1, 2),
-           step=(1, 2), ref=lambda y, w: y[:, 0, :1] * w[..., :3] + y[:, 0, 1:] * w[..., 2:]),
-    sample("displaced_products_right_grad", real(1, 1, 2, 1, 3), real(1, 2, 1, 3), shape=(1, 2, 1, 5), count=(1, 2),
-           step=(1, 2), ref=lambda y, x: jnp.pad(y[:, 0, :1] * x, ((0, 0),) * 3 + ((0, 2),))
-           + jnp.pad(y[:, 0, 1:] * x, ((0, 0),) * 3 + ((2, 0),))),
     sample("patch_correlation", real(1, 2, 3, 2), real(1, 2, 3, 2), patch=(2, 1), shift=(0, 1), patch_step=(2, 1),
            padding=(1, 0, 0, 0), ref=correlated),
     sample("patch_correlation", real(1, 1, 3, 2), real(1, 1, 3, 2), shift=(0, 2), shift_step=(1, 2), channel_last=True,
