@@ -313,9 +313,10 @@ from .reduction import reduce_sum as reduce_sum
 from .reduction import std as std
 from .reduction import sum as sum
 from .reduction import var as var
+from .regions import box_averages as box_averages
+from .regions import box_averages_transpose as box_averages_transpose
 from .regions import patch_correlation as patch_correlation
 from .regions import roi_align as roi_align
-from .regions import roi_align_backward as roi_align_backward
 from .resampling import interpolate as interpolate
 from .resampling import onnx_resize as onnx_resize
 from .resampling import resample as resample

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -79,41 +78,33 @@ class Bins(NamedTuple):
         image = lax.convert_element_type(jnp.maximum(boxes[:, 0], 0), jnp.int32)
         return cls(jnp.where(image < count, image, -1)[:, None, None], *axes)
 
-    def taps(self, samples: list[tuple[Any, Any]]) -> tuple[jax.Array, jax.Array]:
-        """Weights and points (1, 4 samples, bins of all boxes) of samples, each given by its indices along y and x."""
+    def taps(self, y: Any, x: Any) -> tuple[jax.Array, jax.Array]:
+        """Weights and points (1, 4, bins of all boxes) of the sample in each bin that has these indices."""
         weights, points = [], []
-        for y, x in samples:
-            for row, down in self.down.taps(y):
-                for column, right in self.right.taps(x):
-                    point = (self.image * self.down.size + row[:, :, None]) * self.right.size + column[:, None, :]
-                    points.append(jnp.where(self.image < 0, -1, point).reshape(-1))
-                    weights.append((down[:, :, None] * right[:, None, :]).reshape(-1))
+        for row, down in self.down.taps(y):
+            for column, right in self.right.taps(x):
+                point = (self.image * self.down.size + row[:, :, None]) * self.right.size + column[:, None, :]
+                points.append(jnp.where(self.image < 0, -1, point).reshape(-1))
+                weights.append((down[:, :, None] * right[:, None, :]).reshape(-1))
         return jnp.stack(weights)[None], jnp.stack(points)[None]
 
 
-_AT_ONCE = 4
-"""The number of samples added in one pass: a larger one saves passes but takes longer to compile."""
-_MOST_PASSES = 64
-"""Up to this many passes are unrolled in the program; beyond, a loop adds one sample at a time."""
-
-
 def over_samples(
-    bins: Bins, ratio: int | None, start: jax.Array, added: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+    bins: Bins, ratio: int | None, start: jax.Array, part: Callable[[jax.Array, jax.Array], jax.Array]
 ) -> jax.Array:
-    """`start`, to which `added` adds a few samples at a time, given their weights and points."""
-    known = ratio**2 if ratio and ratio > 0 else 0
-    if known > np.iinfo(np.int32).max:
-        raise ValueError(f"sampling_ratio {ratio} is too large: int32 cannot count the samples of a bin")
-    if ratio and 0 < known <= _AT_ONCE * _MOST_PASSES:
-        total, samples = start, list(itertools.product(range(ratio), range(ratio)))
-        for i in range(0, len(samples), _AT_ONCE):
-            total = added(total, *bins.taps(samples[i : i + _AT_ONCE]))
-        return total
-    rows, columns = [lax.convert_element_type(jnp.max(axis.samples, initial=0), jnp.int32) for axis in bins[1:]]
+    """`start` plus the parts of all samples; `part` takes the weights and points of one sample of each bin."""
+    if ratio and ratio > 0:
+        if ratio**2 > np.iinfo(np.int32).max:
+            raise ValueError(f"sampling_ratio {ratio} is too large: int32 cannot count the samples of a bin")
+        columns, count = jnp.int32(ratio), ratio**2
+    else:
+        rows, columns = [lax.convert_element_type(jnp.max(axis.samples, initial=0), jnp.int32) for axis in bins[1:]]
+        count = rows * columns
 
     def step(i: Any, total: jax.Array) -> jax.Array:
         number = lax.convert_element_type(i, jnp.int32)
-        return added(total, *bins.taps([(lax.div(number, columns), lax.rem(number, columns))]))
+        more = part(*bins.taps(lax.div(number, columns), lax.rem(number, columns)))
+        return lax.add(total, lax.convert_element_type(more, total.dtype))  # the dtype of the boxes may be wider
 
-    result: jax.Array = lax.fori_loop(jnp.int32(0), rows * columns, step, start)
+    result: jax.Array = lax.fori_loop(0, count, step, start)
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Annotated, TypeAlias
 
@@ -15,6 +14,7 @@ from . import comparison, indexing, movement, reduction
 from .array import arange, zeros_like
 from .axes import per_axis, rows
 from .pooling import average_pooling, max_pooling
+from .pooling_windows import WindowAxis, at_places, check_no_empty_window
 from .transposition import transposed
 
 # ---------------------------------------------------------------- windows as channels
@@ -43,14 +43,8 @@ def im2col(
     """
     if x.ndim < 3:
         raise ValueError(f"x must have batch, channel and spatial axes, got shape {x.shape}")
-    axes = _windows(x.shape[2:], ksize, stride, pad, cover_all, dilate)
-    x = lax.pad(x, x.dtype.type(0), [(0, 0, 0), (0, 0, 0), *[(p, end, 0) for _, _, _, p, end, _ in axes]])
-    parts = []
-    for place in itertools.product(*[range(k) for k, *_ in axes]):
-        first = [i * d for i, (_, _, d, *_) in zip(place, axes, strict=True)]
-        limit = [f + (count - 1) * s + 1 for f, (_, s, _, _, _, count) in zip(first, axes, strict=True)]
-        parts.append(lax.slice(x, (0, 0, *first), (*x.shape[:2], *limit), (1, 1, *[s for _, s, *_ in axes])))
-    y = lax.concatenate([lax.expand_dims(part, (2,)) for part in parts], 2)
+    axes = _windows(x.shape, ksize, stride, pad, cover_all, dilate)
+    y = lax.concatenate([lax.expand_dims(part, (2,)) for part in at_places(x, axes, x.dtype.type(0))], 2)
     return lax.reshape(y, (y.shape[0], y.shape[1] * y.shape[2], *y.shape[3:]))
 
 
@@ -69,20 +63,20 @@ def col2im(
 
 
 def _windows(
-    sizes: tuple[int, ...], ksize: Ints, stride: Ints, pad: Ints, cover_all: bool, dilate: Ints
-) -> list[tuple[int, int, int, int, int, int]]:
-    """For each axis the windows' size, step and dilation, the padding before and after, and the number of windows."""
-    count = len(sizes)
+    shape: tuple[int, ...], ksize: Ints, stride: Ints, pad: Ints, cover_all: bool, dilate: Ints
+) -> list[WindowAxis]:
+    """The windows along each axis after the second."""
+    count = len(shape) - 2
     result = []
-    for n, k, s, p, d in zip(
-        sizes, per_axis(ksize, "ksize", count, 1, 1), per_axis(stride, "stride", count, 1, 1),
+    for i, (n, k, s, p, d) in enumerate(zip(
+        shape[2:], per_axis(ksize, "ksize", count, 1, 1), per_axis(stride, "stride", count, 1, 1),
         per_axis(pad, "pad", count, 0, 0), per_axis(dilate, "dilate", count, 1, 1), strict=True,
-    ):
+    )):
         span = d * (k - 1) + 1
         if span > n + 2 * p:
             raise ValueError(f"ksize {ksize} with dilate {dilate} spans {span}, more than the {n + 2 * p} of padded x")
-        windows = (n + 2 * p - span + (s - 1 if cover_all else 0)) // s + 1
-        result.append((k, s, d, p, (windows - 1) * s + span - n - p, windows))
+        number = (n + 2 * p - span + (s - 1 if cover_all else 0)) // s + 1
+        result.append(WindowAxis(i + 2, n, k, s, p, number, d))
     return result
 
 
@@ -136,12 +130,11 @@ def _maxima(
     x: Variable, ksize: Ints, stride: Ints | None, pad: Ints, cover_all: bool, return_indices: bool
 ) -> Variable | tuple[Variable, Variable]:
     ksize, stride, pad = _each(x, ksize, stride, pad)
-    axes = _windows(x.shape[2:], ksize, stride, pad, cover_all, 1)
-    if any(k <= p or (count - 1) * s - p >= n for n, (k, s, _, p, _, count) in zip(x.shape[2:], axes, strict=True)):
-        raise ValueError(f"stride {stride}, pad {pad} and cover_all={cover_all} give windows without elements of x")
+    axes = _windows(x.shape, ksize, stride, pad, cover_all, 1)
+    check_no_empty_window(axes)
     # The margin after may be narrower than that before, where elements are left over.
     lowest = -math.inf if x.spec.differentiable else -(2 ** (8 * x.dtype.itemsize - 1))
-    widths = [w for _, _, _, p, end, _ in axes for w in (p, max(end, 0))]
+    widths = [w for before, after in (a.ends for a in axes) for w in (before, max(after, 0))]
     wide = movement.pad(x, tuple(widths), constant_value=lowest) if any(widths) else x
     y = max_pooling(wide, kernel=ksize, stride=stride)
     if not return_indices:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import jax
 import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Variable, composite, op
-from ..graph.arguments import Ints, Shape, Static, as_ints
-from ..graph.axes import AxisMap, Places
+from ..graph.arguments import Ints, Static, as_ints
+from ..graph.axes import AxisMap
 from ..graph.spec import FLOAT32
 from . import loops, reduction
 from .arithmetic import floating, widened
@@ -18,7 +18,7 @@ from .array import cast
 from .axes import per_axis
 from .box_samples import Bins, over_samples
 from .checkpoints import checkpoint
-from .movement import pad, stack, transpose
+from .movement import pad, reshape, stack, transpose
 from .pooling import sum_pooling
 from .slicing import take_points
 from .weighted_points import weighted_points, weighted_points_data_grad
@@ -26,30 +26,70 @@ from .weighted_points import weighted_points, weighted_points_data_grad
 # ---------------------------------------------------------------- averages over the bins of boxes
 
 
-def _aligned_places(f: Function) -> tuple[Places, ...]:
-    channels = 3 if f.args["channel_last"] else 1
-    return tuple([channels if a == channels else None for a in range(4)]), (0, None)
-
-
-def _spread_places(f: Function) -> tuple[Places, ...]:
-    return _aligned_places(f)[0], (None, None)
-
-
-def _aligned_cost(f: Function) -> int:
+def _cost(f: Function) -> int:
     samples = max(f.args["sampling_ratio"] or 0, 2)
     return 8 * samples**2 * max(f.specs[0].size, f.inputs[0].size)
 
 
-@op(linear=True, axes=AxisMap(places=_aligned_places), cost=_aligned_cost)
-def roi_align(
-    input: Array,
-    boxes: Array,
-    /,
-    output_size: Ints,
-    spatial_scale: Static = (1.0, 1.0),
-    sampling_ratio: int | None = None,
-    channel_last: bool | None = None,
+def _check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if shape != expected:
+        raise ValueError(f"{name} must be of shape {expected}, got {shape}")
+
+
+@op(linear=True, axes=AxisMap(places=lambda f: ((None, 2), (0, None))), cost=_cost)
+def box_averages(
+    x: Array, boxes: Array, /, images: Ints, output_size: Ints, spatial_scale: Static, sampling_ratio: int | None
 ) -> jax.Array:
+    """The averages of images over the bins of boxes: the op behind `roi_align`.
+
+    Args:
+        x: (pixels of all images, C).
+        images: The number of images, their height and their width.
+        ...: As for `roi_align`.
+
+    Returns:
+        (K, bins, C).
+    """
+    x, count = floating(x), math.prod(as_ints(output_size))
+    _check_shape("x", x.shape, (math.prod(as_ints(images)), *x.shape[1:2]))
+    points = lax.expand_dims(widened(x), (0,))
+    y = over_samples(
+        Bins.of(boxes, as_ints(images), as_ints(output_size), spatial_scale, sampling_ratio), sampling_ratio,
+        lax.full((1, boxes.shape[0] * count, x.shape[1]), 0, points.dtype),
+        lambda weights, indices: weighted_points.forward(points, weights, indices, True),
+    )
+    return lax.convert_element_type(lax.reshape(y, (boxes.shape[0], count, x.shape[1])), x.dtype)
+
+
+@op(linear=True, axes=AxisMap(places=lambda f: ((None, None, 1), (None, None))), cost=_cost)
+def box_averages_transpose(
+    dy: Array, boxes: Array, /, images: Ints, output_size: Ints, spatial_scale: Static, sampling_ratio: int | None
+) -> jax.Array:
+    """The transpose of `box_averages`: each bin is added to the pixels that it averages.
+
+    Args:
+        dy: (K, bins, C).
+        ...: As for `box_averages`.
+
+    Returns:
+        (pixels of all images, C).
+    """
+    dy, size = floating(dy), math.prod(as_ints(images))
+    _check_shape("dy", dy.shape, (boxes.shape[0], math.prod(as_ints(output_size)), *dy.shape[2:3]))
+    sums = widened(lax.reshape(dy, (1, dy.shape[0] * dy.shape[1], dy.shape[2])))
+    x = over_samples(
+        Bins.of(boxes, as_ints(images), as_ints(output_size), spatial_scale, sampling_ratio), sampling_ratio,
+        lax.full((1, size, dy.shape[2]), 0, sums.dtype),
+        lambda weights, indices: weighted_points_data_grad.forward(sums, weights, indices, size, True),
+    )
+    return lax.convert_element_type(lax.squeeze(x, (0,)), dy.dtype)
+
+
+@composite
+def roi_align(
+    input: Array, boxes: Array, /, output_size: Ints, spatial_scale: Static = (1.0, 1.0),
+    sampling_ratio: int | None = None, channel_last: bool | None = None,
+) -> Variable:
     """The averages of an image over the bins of boxes, from bilinear samples (He et al. 2017, "Mask R-CNN").
 
     It is linear in the images, and so differentiable in them to any order. As in nnabla, boxes get no gradient;
@@ -75,93 +115,20 @@ def roi_align(
         TypeError: `spatial_scale` is not a tuple of numbers.
         ValueError: The shapes do not fit, or `output_size` or `spatial_scale` does not have two entries.
     """
-    x = floating(input)
-    last = bool(channel_last)
-    layout = _check_boxes(x.shape, boxes.shape, output_size, spatial_scale, last)
-    batch, height, width, channels = layout
-    size = batch * height * width
-    pixels = (1, size, channels) if last else (1, channels, size)
-    points = widened(lax.reshape(x if last else lax.transpose(x, (1, 0, 2, 3)), pixels))
-    bins = as_ints(output_size)
-    sums = boxes.shape[0] * bins[0] * bins[1]
-    start = lax.full((1, sums, channels) if last else (1, channels, sums), 0, widened(x).dtype)
-
-    def added(y: jax.Array, weights: jax.Array, indices: jax.Array) -> jax.Array:
-        return lax.add(y, _in_dtype_of(y, weighted_points.forward(points, weights, indices, last)))
-
-    bins_of = Bins.of(boxes, layout[:3], bins, spatial_scale, sampling_ratio)
-    y = lax.convert_element_type(over_samples(bins_of, sampling_ratio, start, added), x.dtype)
-    shape = (boxes.shape[0], *bins, channels) if last else (channels, boxes.shape[0], *bins)
-    y = lax.reshape(y, shape)
-    return y if last else lax.transpose(y, (1, 0, 2, 3))
-
-
-@op(linear=True, axes=AxisMap(places=_spread_places), cost=_aligned_cost)
-def roi_align_backward(
-    dy: Array,
-    boxes: Array,
-    /,
-    shape: Shape,
-    output_size: Ints,
-    spatial_scale: Static = (1.0, 1.0),
-    sampling_ratio: int | None = None,
-    channel_last: bool | None = None,
-) -> jax.Array:
-    """The transpose of `roi_align` in an input of `shape`: each bin is added to the pixels that it averages.
-
-    Args:
-        dy: Of the shape that `roi_align` returns.
-        shape: The shape of the images and of the result.
-        ...: As for `roi_align`.
-
-    Raises:
-        TypeError: As in `roi_align`.
-        ValueError: As in `roi_align`, or the shape of `dy` does not fit.
-    """
-    dy = floating(dy)
-    last = bool(channel_last)
-    layout = _check_boxes(tuple(shape), boxes.shape, output_size, spatial_scale, last)
-    batch, height, width, channels = layout
-    bins = as_ints(output_size)
-    count = boxes.shape[0]
-    expected = (count, *bins, channels) if last else (count, channels, *bins)
-    if dy.shape != expected:
-        raise ValueError(f"dy must have the shape of the bins, {expected}, got {dy.shape}")
-    sums, size = count * bins[0] * bins[1], batch * height * width
-    values = (1, sums, channels) if last else (1, channels, sums)
-    arrived = widened(lax.reshape(dy if last else lax.transpose(dy, (1, 0, 2, 3)), values))
-    start = lax.full((1, size, channels) if last else (1, channels, size), 0, widened(dy).dtype)
-
-    def added(x: jax.Array, weights: jax.Array, indices: jax.Array) -> jax.Array:
-        return lax.add(x, _in_dtype_of(x, weighted_points_data_grad.forward(arrived, weights, indices, size, last)))
-
-    bins_of = Bins.of(boxes, layout[:3], bins, spatial_scale, sampling_ratio)
-    x = lax.convert_element_type(over_samples(bins_of, sampling_ratio, start, added), dy.dtype)
-    x = lax.reshape(x, shape if last else (channels, batch, height, width))
-    return x if last else lax.transpose(x, (1, 0, 2, 3))
-
-
-def _in_dtype_of(total: jax.Array, part: jax.Array) -> jax.Array:
-    """`part` in the dtype of the sum `total`; that of the boxes may be wider."""
-    return lax.convert_element_type(part, total.dtype)
-
-
-def _check_boxes(
-    shape: tuple[int, ...], boxes: tuple[int, ...], output_size: Ints, spatial_scale: Any, last: bool
-) -> tuple[int, int, int, int]:
-    """Batch, height, width and channels of the images; a ValueError or TypeError says what does not fit."""
-    if len(shape) != 4 or any([n < 1 for n in shape]):
-        raise ValueError(f"input must have four nonempty axes, got shape {shape}")
-    if len(boxes) != 2 or boxes[1] != 5:
-        raise ValueError(f"boxes must be of shape (K, 5), each row (image index, x1, y1, x2, y2), got {boxes}")
+    if input.ndim != 4 or min(input.shape) < 1:
+        raise ValueError(f"input must have four nonempty axes, got shape {input.shape}")
+    if boxes.ndim != 2 or boxes.shape[1] != 5:
+        raise ValueError(f"boxes must be of shape (K, 5), each row (image index, x1, y1, x2, y2), got {boxes.shape}")
     bins = as_ints(output_size)
     if len(bins) != 2 or min(bins) < 1:
         raise ValueError(f"output_size must be (height, width), both at least 1, got {bins}")
     if not isinstance(spatial_scale, tuple) or len(spatial_scale) != 2:
         raise ValueError(f"spatial_scale must be a tuple (y, x), got {spatial_scale!r}")
-    batch, channels = shape[0], shape[3] if last else shape[1]
-    height, width = shape[1:3] if last else shape[2:]
-    return batch, height, width, channels
+    x = input if channel_last else transpose(input, axes=(0, 2, 3, 1))
+    pixels = reshape(x, shape=(-1, x.shape[3]))
+    y = box_averages(pixels, boxes, x.shape[:3], bins, spatial_scale, sampling_ratio)
+    y = reshape(y, shape=(boxes.shape[0], *bins, x.shape[3]))
+    return y if channel_last else transpose(y, axes=(0, 3, 1, 2))
 
 
 # ---------------------------------------------------------------- products of patches

@@ -95,7 +95,7 @@ NEITHER = {
     "factors_of_body": "of a matrix that a body computes",
     "_solve": "by a matrix that a body computes",
     "jax_": "a derivative of a function of the user's",
-    "roi_align": "samples between pixels, of which few are summed",
+    "box_averages": "samples between pixels, of which few are summed",
     "weighted_points": "samples between pixels, of which few are summed",
 }
 """Heavy ops without a declaration, by parts of their names, each with the reason."""

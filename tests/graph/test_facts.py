@@ -91,8 +91,7 @@ def declared(fact: str) -> list[str]:
 
 
 HEAVY_BY_NATURE = {
-    "roi_align": "sums over the samples of each bin",
-    "roi_align_backward": "the same",
+    "box_averages": "sums over the samples of each bin",
     "weighted_points": "sums of gathered points",
 }
 """Families of heavy ops whose sums of products are no products of matrices, each with what they are."""
