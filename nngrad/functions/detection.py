@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -22,48 +22,32 @@ from .slicing import take_slices
 # ---------------------------------------------------------------- selection of boxes
 
 
-class _Boxes(NamedTuple):
-    """Boxes (groups, N) that extend from `lows` to `highs` (groups, N, 2)."""
+def _suppressed(
+    low: Any, high: Any, area: Any, scores: Any, alive: Any, threshold: float, chained: bool
+) -> tuple[jax.Array, jax.Array]:
+    """The order of boxes by descending score, (batch, classes, N), and which of the `alive` ones are kept, in that
+    order: those whose intersection over union with every better box is within the threshold. If `chained`, only better
+    boxes that are kept themselves count. Boxes extend from `low` to `high`, (batch, N, 2)."""
 
-    lows: Any
-    highs: Any
-    areas: Any
-
-    def ranked(self, order: jax.Array) -> _Boxes:
-        """Boxes (batch, N), reordered for each class by `order` (batch, classes, N): (batch * classes, N)."""
-        index = lax.reshape(order, (order.shape[0], order.shape[1] * order.shape[2]))
-        taken = [
-            jnp.take_along_axis(each, index if each.ndim == 2 else index[..., None], axis=1)
-            for each in (self.lows, self.highs, self.areas)
-        ]
-        groups = (order.shape[0] * order.shape[1], order.shape[2])
-        return _Boxes(*[lax.reshape(each, (*groups, *each.shape[2:])) for each in taken])
-
-    def kept(self, alive: jax.Array, threshold: float, chained: bool) -> jax.Array:
-        """Which of the `alive` boxes (groups, N), sorted best first, are kept: those whose intersection over union with
-        every better box is within the threshold. If `chained`, only better boxes that are kept themselves count."""
-        place = lax.broadcasted_iota(jnp.int32, alive.shape, 1)
+    def of_class(low: Any, high: Any, area: Any, scores: Any, alive: Any) -> tuple[Any, Any]:
+        order = jnp.argsort(-scores, stable=True)
+        low, high, area, alive = (each[order] for each in (low, high, area, alive))
+        place = jnp.arange(order.size)
         count = jnp.max(jnp.where(alive, place + 1, 0), initial=0)
 
         def step(state: Any) -> Any:
             i, kept = state
-            low, high, area, one = [
-                lax.dynamic_slice_in_dim(each, i, 1, axis=1) for each in (*self, kept if chained else alive)
-            ]
-            sides = jnp.minimum(self.highs, high) - jnp.maximum(self.lows, low)
-            common = jnp.where((sides > 0).all(-1), sides[..., 0] * sides[..., 1], 0)
-            union = jnp.where(common > 0, self.areas + area - common, 1)
+            sides = jnp.minimum(high, high[i]) - jnp.maximum(low, low[i])
+            common = jnp.where((sides > 0).all(-1), sides[:, 0] * sides[:, 1], 0)
+            union = jnp.where(common > 0, area + area[i] - common, 1)
+            one = (kept if chained else alive)[i]
             return i + 1, kept & ~(one & (place > i) & (common / union > threshold))
 
-        result: jax.Array = lax.while_loop(lambda state: state[0] < count, step, (jnp.zeros_like(count), alive))[1]
-        return result
+        return order, lax.while_loop(lambda state: state[0] < count, step, (jnp.zeros_like(count), alive))[1]
 
-
-def _ranked(scores: jax.Array) -> jax.Array:
-    """The indices that sort scores in descending order along the last axis; the sort is stable."""
-    place = lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
-    order: jax.Array = lax.sort((lax.neg(scores), place), dimension=scores.ndim - 1, num_keys=1)[1]
-    return order
+    of_image = jax.vmap(of_class, (None, None, None, 0, 0))
+    found: tuple[jax.Array, jax.Array] = jax.vmap(of_image)(low, high, area, scores, alive)
+    return found
 
 
 @op(axes=rows_of((0,)))
@@ -79,7 +63,6 @@ def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax
     if x.ndim != 3 or x.shape[2] < 6:
         raise ValueError(f"x must be of shape (batch, N, 5 + classes) with at least one class, got {x.shape}")
     x = widened(floating(x))
-    batch, count, _ = x.shape
     centre, size, objectness = x[..., 0:2], x[..., 2:4], x[..., 4:5]
     there = objectness >= thresh
     scores = jnp.where(there, objectness, 0) * x[..., 5:]
@@ -88,13 +71,9 @@ def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax
     alive = passed[..., 1:] if nms_per_class else passed[..., :1]
     alive = alive & (ranked != 0)
     ranked, alive = [jnp.moveaxis(each, 2, 1) for each in (jnp.where(alive, ranked, 0), alive)]
-    order = _ranked(ranked)
-    boxes = _Boxes(centre - size / 2, centre + size / 2, size[..., 0] * size[..., 1])
-    flat = (batch * order.shape[1], count)
-    present = lax.reshape(jnp.take_along_axis(alive, order, 2), flat)
-    kept = boxes.ranked(order).kept(present, nms, nms_per_class)
-    _, kept = lax.sort((lax.reshape(order, flat), kept.astype(jnp.int32)), dimension=1, num_keys=1)
-    mask = jnp.moveaxis(lax.reshape(kept, order.shape), 1, 2) != 0
+    area = size[..., 0] * size[..., 1]
+    order, kept = _suppressed(centre - size / 2, centre + size / 2, area, ranked, alive, nms, nms_per_class)
+    mask = jnp.moveaxis(jnp.take_along_axis(kept, jnp.argsort(order, 2), 2), 1, 2)
     return jnp.concatenate([passed[..., :1], mask], -1) if nms_per_class else passed & mask
 
 
@@ -120,16 +99,14 @@ def ranked_boxes(
     boxes, scores = widened(floating(boxes)), widened(floating(scores))
     first, second = boxes[..., :2], boxes[..., 2:]
     if center_point_box:
-        found = _Boxes(first - second / 2, first + second / 2, second[..., 0] * second[..., 1])
+        low, high, size = first - second / 2, first + second / 2, second
     else:
-        lows, highs = jnp.minimum(first, second), jnp.maximum(first, second)
-        found = _Boxes(lows, highs, (highs - lows)[..., 0] * (highs - lows)[..., 1])
-    order = _ranked(scores)
-    alive = jnp.take_along_axis(scores, order, 2) >= score_threshold
-    flat = (order.shape[0] * order.shape[1], order.shape[2])
-    kept = found.ranked(order).kept(lax.reshape(alive, flat), iou_threshold, True)
-    kept = kept & (jnp.cumsum(kept, 1) <= max_output_boxes_per_class)
-    return jnp.where(lax.reshape(kept, order.shape), order, -1)
+        low, high = jnp.minimum(first, second), jnp.maximum(first, second)
+        size = high - low
+    area = size[..., 0] * size[..., 1]
+    order, kept = _suppressed(low, high, area, scores, scores >= score_threshold, iou_threshold, True)
+    kept = kept & (jnp.cumsum(kept, 2) <= max_output_boxes_per_class)
+    return jnp.where(kept, order, -1).astype(jnp.int32)
 
 
 @op

@@ -25,13 +25,12 @@ from . import activation, elementwise, movement, slicing
 from .arithmetic import broadcast_pair, floating, widened
 from .indexing import along
 from .operands import repeated
-from .stochastic import by_position, key_leaf, typed_key
+from .stochastic import key_leaf, typed_key
 
 # ---------------------------------------------------------------- functions of a key
 
 
 @op
-@by_position
 def binomial(
     key: Array, /, n: Annotated[int, between(0, 1 << 24)] = 1, p: Probability = 0.5, shape: Shape = ()
 ) -> jax.Array:
@@ -48,7 +47,6 @@ def binomial(
 
 
 @op
-@by_position
 def log_gamma_sample(key: Array, k: Array, /) -> jax.Array:
     """The logarithm of samples of the gamma distribution with shape `k` and scale 1, determined by `key`.
 
@@ -164,7 +162,6 @@ def gamma_moment(k: Array, z: Array, /, order: Size = 0, power: Size = 0) -> jax
 
 
 @op
-@by_position
 def weighted_choice(key: Array, w: Array, /, count: int, replace: bool = True) -> jax.Array:
     """Random indices into the last axis of `w`, with probabilities proportional to `w`, determined by `key`.
 

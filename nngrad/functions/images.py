@@ -13,7 +13,7 @@ from ..graph.spec import FLOAT32, DType
 from . import array, elementwise, movement
 from .arithmetic import maximum_scalar
 from .stochastic import bernoulli, key_leaf, normal, subkey, uniform
-from .warping import sampled
+from .warping import warped
 
 Factor: TypeAlias = Annotated[float, at_least(1)]
 
@@ -142,10 +142,9 @@ def _rotated(size: tuple[int, int], draws: _Draws, angle: float, distortion: flo
 
 def _interpolated(x: Variable, rows: Variable, columns: Variable) -> Variable:
     """`x`, interpolated linearly at positions between its pixels; 0 outside."""
-    count, channels, *sizes = x.shape
-    whole = (count, 1, *np.broadcast_shapes(rows.shape, columns.shape)[-2:])
-    places = math.prod(whole[2:])
-    along = [movement.reshape(movement.broadcast(each, shape=whole), shape=(count, places)) for each in (columns, rows)]
-    pixels = movement.reshape(x, shape=(count, channels, math.prod(sizes)))
-    y = sampled(pixels, movement.stack(*along, axis=-1), tuple(sizes), "zero", "linear", False)
-    return array.cast(movement.reshape(y, shape=(count, channels, *whole[2:])), x.dtype)
+    count, whole = x.shape[0], np.broadcast_shapes(rows.shape, columns.shape)[-2:]
+    along = [
+        movement.reshape(movement.broadcast(each, shape=(count, 1, *whole)), shape=(count, math.prod(whole)))
+        for each in (columns, rows)
+    ]
+    return warped(x, movement.stack(*along, axis=-1), x.shape[2:], whole, "zero", "linear", False)

@@ -20,13 +20,12 @@ from ..graph.signatures import explained_by_name
 from . import control, indexing
 from .bodies.carries import Carried
 from .bodies.scans import looped
-from .stochastic import by_position, typed_key
+from .stochastic import typed_key
 
 T = TypeVar("T")
 
 
 @op
-@by_position
 def step_keys(key: Array, /, length: int) -> jax.Array:
     """Keys for the steps of a loop, uint32[length, 2], derived from `key`."""
     return jax.random.key_data(jax.random.split(typed_key(key), length))

@@ -7,9 +7,7 @@ its own stream.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,9 +20,6 @@ from ..graph.leaf import drawn_leaf
 from ..graph.spec import FLOAT32, spec_of
 from ..random import key_source
 from . import elementwise
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 _KEY = spec_of((2,), np.dtype(np.uint32))
 _INT32 = np.iinfo(np.int32)
@@ -45,25 +40,12 @@ def typed_key(key: Any) -> Any:
     return jax.random.wrap_key_data(key, impl="threefry2x32")
 
 
-def by_position(draw: Callable[P, R]) -> Callable[P, R]:
-    """Make each sample a function of the key and its own position, whatever `jax_threefry_partitionable` is set to:
-    otherwise devices would have to draw, or send, the samples of others."""
-
-    @functools.wraps(draw)
-    def function(*args: P.args, **kwargs: P.kwargs) -> R:
-        with jax.threefry_partitionable(True):
-            return draw(*args, **kwargs)
-
-    return function
-
-
 # ---------------------------------------------------------------- functions of a key
 # Samples are drawn in 32 bits whatever their final dtype, so that a key gives the same values with and without JAX's
 # x64 mode.
 
 
 @op
-@by_position
 def bernoulli(key: Array, /, p: Probability = 0.5, shape: Shape = (), dtype: DTypeName = FLOAT32) -> jax.Array:
     """Samples that are 1 with probability `p`, else 0, determined by `key`.
 
@@ -80,7 +62,6 @@ def _uniform(key: Variable, low: Any, high: Any, shape: Shape) -> Variable:
 
 
 @op(of_variables=_uniform)
-@by_position
 def uniform(key: Array, /, low: Scalar = 0, high: Scalar = 1, shape: Shape = ()) -> jax.Array:
     """float32 samples, uniform in [low, high), determined by `key`.
 
@@ -106,7 +87,6 @@ def _normal(key: Variable, mu: Any, sigma: Any, shape: Shape) -> Variable:
 
 
 @op(of_variables=_normal)
-@by_position
 def normal(key: Array, /, mu: Scalar = 0, sigma: Scalar = 1, shape: Shape = ()) -> jax.Array:
     """float32 samples, normal with mean `mu` and standard deviation `sigma`, determined by `key`.
 
@@ -123,7 +103,6 @@ def normal(key: Array, /, mu: Scalar = 0, sigma: Scalar = 1, shape: Shape = ()) 
 
 
 @op
-@by_position
 def integers(key: Array, /, low: int = 0, high: int = 1, shape: Shape = ()) -> jax.Array:
     """int32 samples, uniform in [low, high), determined by `key`.
 
@@ -140,7 +119,6 @@ def integers(key: Array, /, low: int = 0, high: int = 1, shape: Shape = ()) -> j
 
 
 @op
-@by_position
 def distinct_integers(key: Array, /, count: int, high: int) -> jax.Array:
     """`count` integers from 0 to `high - 1`, sampled without replacement, determined by `key`.
 
@@ -178,7 +156,6 @@ def distinct_integers(key: Array, /, count: int, high: int) -> jax.Array:
 
 
 @op
-@by_position
 def subkey(key: Array, /, index: Size) -> jax.Array:
     """One of the keys derived from `key`, for a function that draws several times.
 

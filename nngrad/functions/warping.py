@@ -257,7 +257,7 @@ def warp_by_grid(
     middle = np.array([(n - 1) / 2 for n in reversed(sizes)])
     reach = middle if align_corners else middle + 0.5
     positions = add2(mul2(grid, _constant(reach, grid)), _constant(middle, grid))
-    return _warped(x, positions, sizes, outputs, padding, mode, channel_last)
+    return warped(x, positions, sizes, outputs, padding, mode, channel_last)
 
 
 @composite
@@ -285,7 +285,7 @@ def warp_by_flow(data: Array, flow: Array, /) -> Variable:
     moved = transpose(reshape(_wide(flow), shape=(data.shape[0], 2, count)), axes=(0, 2, 1))
     rows, columns = np.divmod(np.arange(count), sizes[1])
     positions = add2(moved, _constant(np.stack([columns, rows], 1), moved))
-    return _warped(data, positions, sizes, sizes, "repeat", "linear", False)
+    return warped(data, positions, sizes, sizes, "repeat", "linear", False)
 
 
 def _wide(x: Variable) -> Variable:
@@ -293,7 +293,7 @@ def _wide(x: Variable) -> Variable:
     return x if x.dtype in (np.float32, np.float64) else cast(x, np.float32)
 
 
-def _warped(
+def warped(
     x: Variable, positions: Variable, sizes: tuple[int, ...], outputs: tuple[int, ...], padding: str, mode: str,
     channel_last: bool,
 ) -> Variable:

@@ -48,9 +48,6 @@ def batch_normalization(
         fix_parameters: Whether beta and gamma are constants.
         no_scale: Whether to omit gamma.
         no_bias: Whether to omit beta.
-
-    Raises:
-        ValueError: An argument is out of range, `param_init` names no parameter, or an existing one has another shape.
     """
     parameters = _parameters(inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters)
     return F.batch_normalization(

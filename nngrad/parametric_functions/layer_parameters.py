@@ -40,6 +40,9 @@ USUAL = {
 }
 """The descriptions of arguments that the docstring of a layer does not describe."""
 RAISES = {"ValueError": "A shape does not fit, an argument is out of range, or a parameter has another shape already."}
+RAISES_WITH_INIT = {
+    "ValueError": "An argument is out of range, `param_init` names no parameter, or an existing one has another shape."
+}
 P = ParamSpec("P")
 R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)
@@ -97,9 +100,10 @@ def own_parameters(scope_name: str) -> Callable[[Callable[P, R]], Callable[P, R]
     """`parametric_function_api` for a function whose signature already has `name`, for type checkers. The function
     itself gets a Variable as its first argument, and no name."""
 
-
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
-        body.__doc__ = completed_docstring(body, inspect.signature(body).parameters, USUAL, RAISES)
+        arguments = inspect.signature(body).parameters
+        raises = RAISES_WITH_INIT if "param_init" in arguments else RAISES
+        body.__doc__ = completed_docstring(body, arguments, USUAL, raises)
         return explained_by_name(_parametric(body, scope_name, True))
 
     return decorate

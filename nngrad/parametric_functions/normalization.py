@@ -29,9 +29,6 @@ def layer_normalization(
         fix_parameters: Whether beta and gamma are constants.
         no_scale: Whether to omit gamma.
         no_bias: Whether to omit beta.
-
-    Raises:
-        ValueError: An argument is out of range, `param_init` names no parameter, or an existing one has another shape.
     """
     batch = axes_of(ints(batch_axis, "batch_axis"), inp.ndim, "batch_axis")
     shape = tuple([1 if i in batch else n for i, n in enumerate(inp.shape)])
@@ -64,9 +61,6 @@ def instance_normalization(
         channel_axis: The axis of the channels.
         batch_axis: The axis, or axes, of the batch.
         ...: As for `layer_normalization`.
-
-    Raises:
-        ValueError: An argument is out of range, `param_init` names no parameter, or an existing one has another shape.
     """
     beta, gamma = _of_channels(inp, channel_axis, param_init, no_scale, no_bias, fix_parameters)
     return F.instance_normalization(
@@ -88,9 +82,6 @@ def group_normalization(
     Args:
         num_groups: Number of groups; it divides the number of channels.
         ...: As for `instance_normalization`.
-
-    Raises:
-        ValueError: An argument is out of range, `param_init` names no parameter, or an existing one has another shape.
     """
     beta, gamma = _of_channels(inp, channel_axis, param_init, no_scale, no_bias, fix_parameters)
     return F.group_normalization(

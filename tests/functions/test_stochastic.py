@@ -170,24 +170,6 @@ test_errors_name_the_argument = refused([
 ], pattern=r"\b{}\b")
 
 
-@pytest.mark.parametrize("draw", [
-    lambda: F.rand(shape=(6, 3), seed=5),
-    lambda: F.randn(shape=(6, 3), seed=5),
-    lambda: F.randint(0, 99, shape=(6, 3), seed=5),
-    lambda: F.dropout(np.ones((6, 3), np.float32), seed=5),
-    lambda: F.rand_binomial(9, 0.5, shape=(6, 3), seed=5),
-    lambda: F.rand_gamma(2.0, 1.0, shape=(6,), seed=5),
-    lambda: F.random_choice(np.arange(6, dtype=np.float32), np.ones(6, np.float32), shape=(9,), seed=5),
-    lambda: F.random_shift(np.arange(60, dtype=np.float32).reshape(3, 4, 5), (2, 2), seed=5),
-    lambda: F.scan(lambda c, _: (c, F.rand(shape=(3,), seed=5)), np.zeros(1, np.float32), length=4)[1],
-])
-def test_what_is_drawn_does_not_depend_on_how_jax_is_set(draw: Callable[[], Variable]) -> None:
-    usual = draw().d
-    with jax.threefry_partitionable(False):
-        found = draw().d
-    np.testing.assert_array_equal(found, usual)
-
-
 def test_a_graph_that_is_built_once_more_after_draws_were_restored_changes_no_noise() -> None:
     def steps(x: nn.Variable, count: int) -> list[Any]:
         found = []
