@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
-import pytest
 
 import nngrad as nn
 import nngrad.functions as F
