@@ -70,21 +70,11 @@ ELMAN = {
 }
 
 
-class RecurrentLayers(NamedTuple):
-    """The checked arguments of several layers of one kind, in one dtype and with a gate axis."""
-
-    x: Variable
-    states: States
-    weight_l0: Variable
-    weight: Variable | None
-    bias: Variable | None
-
-
 def _checked(
     kind: CellKind, x: Variable, states: States, weight_l0: Variable, weight: Variable | None, bias: Variable | None,
     num_layers: int, bidirectional: bool,
-) -> RecurrentLayers:  # fmt: skip
-    """The checked arguments of the layers."""
+) -> tuple[Variable, States, Variable, Variable | None, Variable | None]:  # fmt: skip
+    """The arguments of the layers but for the last two, checked, in one dtype and with a gate axis."""
     name, directions = kind.name, 2 if bidirectional else 1
     if x.ndim != 3:
         raise ValueError(f"{name}: x must be of shape (steps, batch, inputs), got {x.shape}")
@@ -120,7 +110,7 @@ def _checked(
 
     first = with_gates(weight_l0, 1)
     assert first is not None
-    return RecurrentLayers(cast(x), tuple([cast(s) for s in states]), first, with_gates(weight, 2), with_gates(bias, 2))
+    return cast(x), tuple([cast(s) for s in states]), first, with_gates(weight, 2), with_gates(bias, 2)
 
 
 def _one_direction(
@@ -153,21 +143,23 @@ def _recurrent(
     num_layers: int, dropout: float, bidirectional: bool, training: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The outputs of the last layer, and each state after the last step."""
-    given = _checked(kind, x, states, weight_l0, weight, bias, num_layers, bidirectional)
-    y, after = given.x, []
+    y, states, weight_l0, weight, bias = _checked(
+        kind, x, states, weight_l0, weight, bias, num_layers, bidirectional
+    )
+    after = []
     for layer in range(num_layers):
         if layer and training and dropout:
             y = stochastic.dropout(y, p=dropout)
-        weights = given.weight_l0 if given.weight is None or not layer else given.weight[layer - 1]
+        weights = weight_l0 if weight is None or not layer else weight[layer - 1]
         outputs = []
         for direction in range(2 if bidirectional else 1):
-            first = tuple([s[layer, direction] for s in given.states])
-            b = None if given.bias is None else given.bias[layer, direction]
+            first = tuple([s[layer, direction] for s in states])
+            b = None if bias is None else bias[layer, direction]
             last, output = _one_direction(kind, y, first, weights[direction], b, reverse=direction == 1)
             after.append(last)
             outputs.append(output)
         y = outputs[0] if len(outputs) == 1 else movement.concatenate(*outputs, axis=2)
-    finals = [movement.stack(*states, axis=0) for states in zip(*after, strict=True)]
+    finals = [movement.stack(*each, axis=0) for each in zip(*after, strict=True)]
     return y, *[movement.reshape(s, shape=states[0].shape) for s in finals]
 
 

@@ -82,10 +82,11 @@ def binary_connect_convolution(
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
         kernel: Size of the kernel along each spatial axis; an int is for all of them.
-        pad: Zeros at both ends of each spatial axis; by default none.
-        stride: Step along each spatial axis; by default 1.
-        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups into which channels are split.
+        pad: Zeros added at both ends of each spatial axis; 0 by default. A single entry, here and below, applies to all
+            axes.
+        stride: Step of the kernel; 1 by default.
+        dilation: Spacing between the kernel's elements; 1 by default.
+        group: Number of groups of channels, each convolved separately.
         quantize_zero_to: The sign of 0.
         w_init: Initial W.
         wb_init: Initial Wb, which the first `forward()` overwrites.
@@ -142,10 +143,11 @@ def binary_weight_convolution(
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
         kernel: Size of the kernel along each spatial axis; an int is for all of them.
-        pad: Zeros at both ends of each spatial axis; by default none.
-        stride: Step along each spatial axis; by default 1.
-        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups into which channels are split.
+        pad: Zeros added at both ends of each spatial axis; 0 by default. A single entry, here and below, applies to all
+            axes.
+        stride: Step of the kernel; 1 by default.
+        dilation: Spacing between the kernel's elements; 1 by default.
+        group: Number of groups of channels, each convolved separately.
         quantize_zero_to: The sign of 0.
         w_init: Initial W.
         wb_init: Initial Wb, which the first `forward()` overwrites.
@@ -207,10 +209,11 @@ def inq_convolution(
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
         kernel: Size of the kernel along each spatial axis; an int is for all of them.
-        pad: Zeros at both ends of each spatial axis; by default none.
-        stride: Step along each spatial axis; by default 1.
-        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups into which channels are split.
+        pad: Zeros added at both ends of each spatial axis; 0 by default. A single entry, here and below, applies to all
+            axes.
+        stride: Step of the kernel; 1 by default.
+        dilation: Spacing between the kernel's elements; 1 by default.
+        group: Number of groups of channels, each convolved separately.
         num_bits: Number of bits of a code: 0 and `2^(num_bits - 2)` powers of two of both signs, downwards from the one
             nearest to the largest weight.
         inq_iterations: The calls of `forward()`, counted from 0, at which half of the remaining weights are fixed; at
@@ -286,11 +289,12 @@ def fixed_point_quantized_convolution(
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
         kernel: Size of the kernel along each spatial axis; an int is for all of them.
-        pad: Zeros at both ends of each spatial axis; by default none.
-        stride: Step along each spatial axis; by default 1.
-        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups into which channels are split.
-        channel_last: Whether channels are the last axis.
+        pad: Zeros added at both ends of each spatial axis; 0 by default. A single entry, here and below, applies to all
+            axes.
+        stride: Step of the kernel; 1 by default.
+        dilation: Spacing between the kernel's elements; 1 by default.
+        group: Number of groups of channels, each convolved separately.
+        channel_last: Whether the channel axis is the last one.
         w_init: Initial W.
         b_init: Initial b.
         base_axis: Number of batch axes; a negative one counts from the end.
@@ -373,10 +377,11 @@ def pow2_quantized_convolution(
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
         kernel: Size of the kernel along each spatial axis; an int is for all of them.
-        pad: Zeros at both ends of each spatial axis; by default none.
-        stride: Step along each spatial axis; by default 1.
-        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups into which channels are split.
+        pad: Zeros added at both ends of each spatial axis; 0 by default. A single entry, here and below, applies to all
+            axes.
+        stride: Step of the kernel; 1 by default.
+        dilation: Spacing between the kernel's elements; 1 by default.
+        group: Number of groups of channels, each convolved separately.
         w_init: Initial W.
         b_init: Initial b.
         base_axis: Number of batch axes; a negative one counts from the end.
@@ -448,11 +453,12 @@ def pruned_convolution(
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
         kernel: Size of the kernel along each spatial axis; an int is for all of them.
-        pad: Zeros at both ends of each spatial axis; by default none.
-        stride: Step along each spatial axis; by default 1.
-        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups into which channels are split.
-        channel_last: Whether channels are the last axis.
+        pad: Zeros added at both ends of each spatial axis; 0 by default. A single entry, here and below, applies to all
+            axes.
+        stride: Step of the kernel; 1 by default.
+        dilation: Spacing between the kernel's elements; 1 by default.
+        group: Number of groups of channels, each convolved separately.
+        channel_last: Whether the channel axis is the last one.
         w_init: Initial W.
         b_init: Initial b.
         base_axis: Number of batch axes; a negative one counts from the end.
@@ -532,11 +538,12 @@ def min_max_quantized_convolution(
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
         kernel: Size of the kernel along each spatial axis; an int is for all of them.
-        pad: Zeros at both ends of each spatial axis; by default none.
-        stride: Step along each spatial axis; by default 1.
-        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups into which channels are split.
-        channel_last: Whether channels are the last axis.
+        pad: Zeros added at both ends of each spatial axis; 0 by default. A single entry, here and below, applies to all
+            axes.
+        stride: Step of the kernel; 1 by default.
+        dilation: Spacing between the kernel's elements; 1 by default.
+        group: Number of groups of channels, each convolved separately.
+        channel_last: Whether the channel axis is the last one.
         w_init: Initial W.
         b_init: Initial b.
         base_axis: Number of batch axes; a negative one counts from the end.

@@ -29,11 +29,6 @@ def multi_head_attention(
     (1, 1, E) and attn_bias_v (1, 1, E_v), uniform within Glorot's limits.
 
     Args:
-        query: (targets, batch, D_q).
-        key: (sources, batch, D_k).
-        value: (sources, batch, D_v).
-        num_heads: Number of heads; it divides E and E_v.
-        dropout: The probability of dropping each attention weight.
         k_embed_dim: E; by default D_q.
         v_embed_dim: E_v; by default D_v.
         out_dim: E_out; by default E_v.
@@ -43,6 +38,7 @@ def multi_head_attention(
         additive_mask: (targets, sources): added before the softmax; -inf hides a source.
         key_padding_mask: (batch, sources): a source is hidden where it is not 0.
         fix_parameters: Whether the parameters are constants.
+        ...: As for `F.multi_head_attention`.
 
     Returns:
         (targets, batch, E_out), and the attention weights, (batch * num_heads, targets, sources), or sources + 1.

@@ -94,9 +94,7 @@ def sync_batch_normalization(
     Parameters: those of `batch_normalization`, in the same scope.
 
     Args:
-        comm: A communicator, or None for one process, as for `F.sync_batch_normalization`.
-        group: The group of processes in `comm`, which includes this one.
-        ...: As for `batch_normalization`.
+        ...: As for `batch_normalization` and `F.sync_batch_normalization`.
 
     Raises:
         TypeError: `comm` is not a communicator.

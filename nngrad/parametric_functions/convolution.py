@@ -25,12 +25,8 @@ def convolution(
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
         kernel: Size of the kernel along each spatial axis; an int is for all of them.
-        pad: Zeros at both ends of each spatial axis; by default none.
-        stride: Step along each spatial axis; by default 1.
-        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups into which channels are split.
-        channel_last: Whether channels are the last axis.
         base_axis: Number of batch axes; a negative one counts from the end.
+        ...: As for `F.convolution`.
     """
     shapes = of_convolution(inp, outmaps, kernel, group, channel_last, base_axis, rng)
     weight, bias = shapes.weight_and_bias(w_init, b_init, fix_parameters, with_bias, apply_w, apply_b)
@@ -134,13 +130,8 @@ def deformable_convolution(
     Args:
         inp: Of shape (batch axes..., channels, height, width); channels last with `channel_last`.
         kernel: Size of the kernel along both axes.
-        offset: The shift of each kernel element at each position, as for `F.deformable_convolution`.
-        mask: The factor of each value read; by default 1.
-        pad: Zeros at both ends of both axes; by default none.
-        stride: Step along both axes; by default 1.
-        dilation: Spacing between the kernel's elements along both axes; by default 1.
-        deformable_group: Number of groups of channels with offsets and a mask of their own.
-        ...: As for `convolution`.
+        base_axis: Number of batch axes; a negative one counts from the end.
+        ...: As for `F.deformable_convolution` and `convolution`.
     """
     shapes = of_convolution(inp, outmaps, kernel, group, channel_last, base_axis, rng)
     weight, bias = shapes.weight_and_bias(w_init, b_init, fix_parameters, with_bias, apply_w, apply_b)

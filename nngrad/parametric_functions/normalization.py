@@ -24,11 +24,10 @@ def layer_normalization(
 
     Args:
         batch_axis: The axis, or axes, of the batch; statistics are taken over all others.
-        eps: Added to the variance.
-        output_stat: Whether to return (y, m, v) in place of y.
         fix_parameters: Whether beta and gamma are constants.
         no_scale: Whether to omit gamma.
         no_bias: Whether to omit beta.
+        ...: As for `F.layer_normalization`.
     """
     batch = axes_of(ints(batch_axis, "batch_axis"), inp.ndim, "batch_axis")
     shape = tuple([1 if i in batch else n for i, n in enumerate(inp.shape)])

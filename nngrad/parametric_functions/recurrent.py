@@ -78,13 +78,10 @@ def rnn(
         w_init: Initial weight.
         b_init: Initial bias.
         num_layers: L; 1 takes it from `h`.
-        nonlinearity: "tanh" or "relu".
-        dropout: The probability of dropping each output between layers.
-        bidirectional: Whether each layer has a second direction, from the last step to the first.
-        training: Whether dropout is applied.
         rng: Generator for the default initial values.
         with_bias: Whether there is a bias.
         fix_parameters: Whether the parameters are constants.
+        ...: As for `F.rnn`.
 
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.

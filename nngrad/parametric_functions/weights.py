@@ -25,12 +25,9 @@ def spectral_norm(
 
     Args:
         w: A weight.
-        dim: The axis of the outputs; a negative one counts from the end.
-        itr: Number of steps, at least 1.
-        eps: Added to the squared lengths; positive.
-        test: Whether to leave u unchanged.
         u_init: Initial u.
         fix_parameters: Without effect: there is nothing to train.
+        ...: As for `F.spectral_norm`.
     """
     dim = axis(dim, w.ndim, "dim")
     u = get_parameter_or_create("u", (w.shape[dim],), initial(u_init, NormalInitializer()), False)
@@ -52,10 +49,9 @@ def weight_normalization(
 
     Args:
         w: A weight.
-        dim: The axis of the outputs; a negative one counts from the end.
-        eps: Added to the squared lengths.
         g_init: Initial g.
         fix_parameters: Whether g is a constant.
+        ...: As for `F.weight_normalization`.
     """
     dim = axis(dim, w.ndim, "dim")
     g = parameter("g", (w.shape[dim],), g_init, WeightNormalizationScaleInitializer(w, dim, eps), fix_parameters)
