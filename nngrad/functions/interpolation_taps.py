@@ -37,7 +37,6 @@ class Taps(NamedTuple):
 
 _MOST = 2**24
 """The largest size of an interpolated axis, before or after."""
-MODES = ("nearest", "linear", "cubic", "area")
 ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor,
     "ceil": np.ceil,
@@ -53,10 +52,6 @@ def taps(count: int, grid: Grid, kernel: Kernel) -> Taps:
     if longest > _MOST:
         raise ValueError(f"an interpolated axis must have at most {_MOST} elements, got {longest}: the weights are "
                          "constants of the program")
-    if kernel.mode not in MODES:
-        raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}, got {kernel.mode!r}")
-    if kernel.rounding not in ROUNDINGS:
-        raise ValueError(f"rounding must be one of {', '.join(map(repr, ROUNDINGS))}, got {kernel.rounding!r}")
     at = positions(grid)
     last = count - 1
     if kernel.mode == "nearest":

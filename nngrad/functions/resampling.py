@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 import jax
 import numpy as np
@@ -30,11 +30,13 @@ def _axes_led(f: Function, size: tuple[int, ...], shape: tuple[int, ...]) -> Map
 
 
 RESAMPLED = AxisMap(places=_places, leading=_axes_led)
+Mode: TypeAlias = Annotated[str, one_of("nearest", "linear", "cubic", "area")]
+Rounding: TypeAlias = Annotated[str, one_of(*ROUNDINGS)]
 
 
 @op(linear=True, axes=RESAMPLED)
 def resample(
-    x: Array, /, axes: Ints, grids: Static, mode: str, rounding: str = "floor", cubic_coeff_a: float = -0.75,
+    x: Array, /, axes: Ints, grids: Static, mode: Mode, rounding: Rounding = "floor", cubic_coeff_a: float = -0.75,
     exclude_outside: bool = False, bounded: bool = False,
 ) -> jax.Array:
     """`x` interpolated at evenly spaced positions along some axes: the op behind `interpolate` and `onnx_resize`.
@@ -52,7 +54,7 @@ def resample(
         bounded: Whether the result is 0 at positions outside of x.
 
     Raises:
-        ValueError: An axis is out of range or empty, there is not one grid for each axis, or a mode is unknown.
+        ValueError: An axis is out of range or empty, or there is not one grid for each axis.
     """
     x = floating(x)
     kernel = Kernel(mode, rounding, cubic_coeff_a, exclude_outside, bounded)
@@ -61,7 +63,7 @@ def resample(
 
 @op(linear=True, axes=RESAMPLED)
 def resample_transpose(
-    y: Array, /, shape: Shape, axes: Ints, grids: Static, mode: str, rounding: str = "floor",
+    y: Array, /, shape: Shape, axes: Ints, grids: Static, mode: Mode, rounding: Rounding = "floor",
     cubic_coeff_a: float = -0.75, exclude_outside: bool = False, bounded: bool = False,
 ) -> jax.Array:
     """The transpose of `resample` of an array of `shape`: each element is added to those from which it is interpolated.
@@ -132,8 +134,8 @@ def _slices(x: jax.Array, indices: np.ndarray, axis: int) -> jax.Array:
 @composite
 def interpolate(
     x: Array, /, scale: Static | None = None, output_size: Static | None = None,
-    mode: Annotated[str, one_of("linear", "nearest", "cubic", "area")] = "linear", align_corners: bool = False,
-    half_pixel: bool = False, half_pixel_for_nn: bool = False, channel_last: bool = False,
+    mode: Mode = "linear", align_corners: bool = False, half_pixel: bool = False, half_pixel_for_nn: bool = False,
+    channel_last: bool = False,
 ) -> Variable:
     """`x` resized along 1 to 3 spatial axes, without antialiasing.
 
@@ -201,7 +203,7 @@ def onnx_resize(
     mode: Annotated[str, one_of("nearest", "linear", "cubic")] = "nearest",
     coordinate_transformation_mode: str = "half_pixel", cubic_coeff_a: float | None = None,
     exclude_outside: int | None = None, extrapolation_value: float | None = None,
-    nearest_mode: str = "round_prefer_floor",
+    nearest_mode: Rounding = "round_prefer_floor",
 ) -> Variable:
     """`x` resized as in ONNX's operator Resize (version 11).
 
@@ -243,8 +245,6 @@ def onnx_resize(
     for axis, (n, m, scale) in enumerate(zip(x.shape, after, factors, strict=True)):
         end = (ends[axis], ends[axis + x.ndim]) if cropped else (0.0, 1.0)
         grids.append((m, *_transformed(coordinate_transformation_mode, n, m, scale, *end)))
-    if mode == "nearest" and nearest_mode not in ROUNDINGS:
-        raise ValueError(f"nearest_mode must be one of {', '.join(map(repr, ROUNDINGS))}, got {nearest_mode!r}")
     a = -0.75 if cubic_coeff_a is None else cubic_coeff_a
     y = _resized(x, 0, grids, mode, nearest_mode, a, bool(exclude_outside), cropped)
     if not (cropped and extrapolation_value):
