@@ -53,58 +53,40 @@ class BinAxis(NamedTuple):
         return [(pixel, (1 - (at - before)) * share), (behind, (at - before) * share)]
 
 
-class Bins(NamedTuple):
-    """The bins of boxes along both axes."""
-
-    image: jax.Array
-    """The index of each box's image (K, 1, 1), as int32; -1 where there is no such image."""
-    down: BinAxis
-    right: BinAxis
-
-    @classmethod
-    def of(
-        cls, boxes: jax.Array, images: tuple[int, int, int], bins: tuple[int, ...], scale: Any, ratio: int | None
-    ) -> Bins:
-        """The bins of `boxes` (K, 5) in `images`, given as (count, height, width). If `ratio` is not positive, samples
-        are about one pixel apart."""
-        boxes = widened(floating(boxes))
-        count, *sizes = images
-        axes = []
-        for i, size in enumerate(sizes):
-            low, high = [boxes[:, column : column + 1] * as_float(scale[i]) - 0.5 for column in (2 - i, 4 - i)]
-            step = (high - low) / bins[i]
-            samples = jnp.full_like(step, ratio) if ratio and ratio > 0 else jnp.maximum(jnp.ceil(step), 0)
-            axes.append(BinAxis(bins[i], size, low, step, samples))
-        image = lax.convert_element_type(jnp.maximum(boxes[:, 0], 0), jnp.int32)
-        return cls(jnp.where(image < count, image, -1)[:, None, None], *axes)
-
-    def taps(self, y: Any, x: Any) -> tuple[jax.Array, jax.Array]:
-        """Weights and points (1, 4, bins of all boxes) of the sample in each bin that has these indices."""
-        weights, points = [], []
-        for row, down in self.down.taps(y):
-            for column, right in self.right.taps(x):
-                point = (self.image * self.down.size + row[:, :, None]) * self.right.size + column[:, None, :]
-                points.append(jnp.where(self.image < 0, -1, point).reshape(-1))
-                weights.append((down[:, :, None] * right[:, None, :]).reshape(-1))
-        return jnp.stack(weights)[None], jnp.stack(points)[None]
-
-
 def over_samples(
-    bins: Bins, ratio: int | None, start: jax.Array, part: Callable[[jax.Array, jax.Array], jax.Array]
+    boxes: jax.Array, images: tuple[int, ...], bins: tuple[int, ...], scale: Any, ratio: int | None, start: jax.Array,
+    part: Callable[[jax.Array, jax.Array], jax.Array],
 ) -> jax.Array:
-    """`start` plus the parts of all samples; `part` takes the weights and points of one sample of each bin."""
+    """`start` plus the parts of all samples in the bins of `boxes` (K, 5) in `images`, given as (count, height, width).
+
+    `part` takes the weights and the points (1, 4, bins of all boxes) of one sample of each bin; a point is -1 where
+    there is no such image. If `ratio` is not positive, samples are about one pixel apart."""
+    boxes = widened(floating(boxes))
+    axes = []
+    for i, size in enumerate(images[1:]):
+        low, high = [boxes[:, column : column + 1] * as_float(scale[i]) - 0.5 for column in (2 - i, 4 - i)]
+        step = (high - low) / bins[i]
+        samples = jnp.full_like(step, ratio) if ratio and ratio > 0 else jnp.maximum(jnp.ceil(step), 0)
+        axes.append(BinAxis(bins[i], size, low, step, samples))
+    image = lax.convert_element_type(jnp.maximum(boxes[:, :1, None], 0), jnp.int32)
     if ratio and ratio > 0:
         if ratio**2 > np.iinfo(np.int32).max:
             raise ValueError(f"sampling_ratio {ratio} is too large: int32 cannot count the samples of a bin")
         columns, count = jnp.int32(ratio), ratio**2
     else:
-        rows, columns = [lax.convert_element_type(jnp.max(axis.samples, initial=0), jnp.int32) for axis in bins[1:]]
+        rows, columns = [lax.convert_element_type(jnp.max(each.samples, initial=0), jnp.int32) for each in axes]
         count = rows * columns
 
-    def step(i: Any, total: jax.Array) -> jax.Array:
+    def added(i: Any, total: jax.Array) -> jax.Array:
         number = lax.convert_element_type(i, jnp.int32)
-        more = part(*bins.taps(lax.div(number, columns), lax.rem(number, columns)))
+        weights, points = [], []
+        for row, down in axes[0].taps(lax.div(number, columns)):
+            for column, right in axes[1].taps(lax.rem(number, columns)):
+                point = (image * images[1] + row[:, :, None]) * images[2] + column[:, None, :]
+                points.append(jnp.where(image < images[0], point, -1).reshape(-1))
+                weights.append((down[:, :, None] * right[:, None, :]).reshape(-1))
+        more = part(jnp.stack(weights)[None], jnp.stack(points)[None])
         return lax.add(total, lax.convert_element_type(more, total.dtype))  # the dtype of the boxes may be wider
 
-    result: jax.Array = lax.fori_loop(0, count, step, start)
+    result: jax.Array = lax.fori_loop(0, count, added, start)
     return result

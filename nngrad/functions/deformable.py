@@ -11,7 +11,7 @@ from ..graph import Array, Variable, as_variable, composite
 from ..graph.arguments import Ints
 from . import linear, slicing
 from .array import in_dtype
-from .convolution import finished, steps_of, with_one_batch_axis
+from .convolution import check_convolution, finished, steps_of, with_one_batch_axis
 from .moments import accurate
 from .movement import concatenate, reshape, transpose
 from .warping import sampled
@@ -89,22 +89,13 @@ def _last(x: Variable) -> Variable:
 
 def _checked(x: Variable, weight: Variable, group: int, deformable_group: int, window: Any) -> tuple[int, int]:
     """The sizes of the result; a ValueError names what does not fit. Channels are last in both."""
-    name, channels = "deformable_convolution", x.shape[-1]
-    if weight.ndim != 4 or min(weight.shape[1:3]) < 1:
-        raise ValueError(f"{name}: weight must have 4 axes and a nonempty kernel, got shape {weight.shape}")
-    if group < 1 or weight.shape[0] % group or weight.shape[-1] * group != channels:
-        raise ValueError(
-            f"{name}: weight has {weight.shape[0]} output and {weight.shape[-1]} input channels, which do not match "
-            f"group={group} and the {channels} channels of x"
-        )
-    if deformable_group < 1 or channels % deformable_group:
-        raise ValueError(f"{name}: deformable_group must divide the {channels} channels of x, got {deformable_group}")
+    check_convolution(x.shape, weight.shape, *window, group, True)
+    if deformable_group < 1 or x.shape[-1] % deformable_group:
+        raise ValueError(f"deformable_group must divide the {x.shape[-1]} channels of x, got {deformable_group}")
     sizes = [
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, p, s, d in zip(x.shape[1:3], weight.shape[1:3], *window, strict=True)
     ]
-    if min(sizes) < 1:
-        raise ValueError(f"{name}: weight's kernel {weight.shape[1:3]} must fit into padded x, {x.shape[1:3]}")
     return sizes[0], sizes[1]
 
 

@@ -16,7 +16,7 @@ from . import loops, reduction
 from .arithmetic import floating, widened
 from .array import cast
 from .axes import per_axis
-from .box_samples import Bins, over_samples
+from .box_samples import over_samples
 from .checkpoints import checkpoint
 from .movement import pad, reshape, stack, transpose
 from .pooling import sum_pooling
@@ -54,7 +54,7 @@ def box_averages(
     _check_shape("x", x.shape, (math.prod(as_ints(images)), *x.shape[1:2]))
     points = lax.expand_dims(widened(x), (0,))
     y = over_samples(
-        Bins.of(boxes, as_ints(images), as_ints(output_size), spatial_scale, sampling_ratio), sampling_ratio,
+        boxes, as_ints(images), as_ints(output_size), spatial_scale, sampling_ratio,
         lax.full((1, boxes.shape[0] * count, x.shape[1]), 0, points.dtype),
         lambda weights, indices: weighted_points.forward(points, weights, indices, True),
     )
@@ -78,7 +78,7 @@ def box_averages_transpose(
     _check_shape("dy", dy.shape, (boxes.shape[0], math.prod(as_ints(output_size)), *dy.shape[2:3]))
     sums = widened(lax.reshape(dy, (1, dy.shape[0] * dy.shape[1], dy.shape[2])))
     x = over_samples(
-        Bins.of(boxes, as_ints(images), as_ints(output_size), spatial_scale, sampling_ratio), sampling_ratio,
+        boxes, as_ints(images), as_ints(output_size), spatial_scale, sampling_ratio,
         lax.full((1, size, dy.shape[2]), 0, sums.dtype),
         lambda weights, indices: weighted_points_data_grad.forward(sums, weights, indices, size, True),
     )
