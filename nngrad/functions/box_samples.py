@@ -62,6 +62,7 @@ def over_samples(
     `part` takes the weights and the points (1, 4, bins of all boxes) of one sample of each bin; a point is -1 where
     there is no such image. If `ratio` is not positive, samples are about one pixel apart."""
     boxes = widened(floating(boxes))
+    count: Any
     axes = []
     for i, size in enumerate(images[1:]):
         low, high = [boxes[:, column : column + 1] * as_float(scale[i]) - 0.5 for column in (2 - i, 4 - i)]

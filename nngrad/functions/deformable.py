@@ -89,7 +89,8 @@ def _last(x: Variable) -> Variable:
 
 def _checked(x: Variable, weight: Variable, group: int, deformable_group: int, window: Any) -> tuple[int, int]:
     """The sizes of the result; a ValueError names what does not fit. Channels are last in both."""
-    check_convolution(x.shape, weight.shape, *window, group, True)
+    pad, stride, dilation = window
+    check_convolution(x.shape, weight.shape, pad, stride, dilation, group, True)
     if deformable_group < 1 or x.shape[-1] % deformable_group:
         raise ValueError(f"deformable_group must divide the {x.shape[-1]} channels of x, got {deformable_group}")
     sizes = [
