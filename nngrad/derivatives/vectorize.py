@@ -16,7 +16,6 @@ import nngrad.functions as F
 from ..functions.operands import Operand, Shape
 from ..graph import (
     Function,
-    NdArray,
     RuleCall,
     Variable,
     apply,
@@ -27,12 +26,11 @@ from ..graph import (
     path_between,
 )
 from ..graph.block import Block, new_leaves
-from ..graph.body_op import ControlOp, Kinds, dependence
+from ..graph.body_op import dependence
 from ..graph.closing import close, derived_once
 from ..graph.engine import provide
 from ..graph.options import Builder
 from ..graph.spec import spec_of
-from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
 from .along import Along, Diagonals, carried_to, factored, moved_out, shared_diagonals, spread_out, with_one_index
 from .batching import Moved, checked_count, commutes, folded_sum, folds, in_batch, is_product, sum_of_sums
@@ -101,25 +99,24 @@ def substituted(
 
 @contained
 def in_batches(
-    outputs: Sequence[Variable], batched: Values, sums: Values, count: int, kinds: Sequence[str]
+    outputs: Sequence[Variable], batched: Values, count: int, kinds: Sequence[str]
 ) -> list[Variable]:
     """`outputs`, each keeping its order of differentiation, with values along a leading axis of size `count`
-    substituted for some leaves, and sums over that axis for others, which are needed only as sums.
+    substituted for some leaves.
 
     Args:
         outputs: The Variables to compute.
         batched: The leaves that have the axis, and their values.
-        sums: The leaves that are given as sums, and these sums.
         count: The size of the axis.
         kinds: For each of `outputs` "each" or "sum", or "" to have the axis only if it depends on a leaf that has it.
     """
-    path, _, known = path_between(outputs, [*batched, *sums], of_values=True)
+    path, _, known = path_between(outputs, [*batched], of_values=True)
     with emitting(known, 0) as builder:
 
         def ascribe(f: Function) -> None:
             builder.order = f.order
 
-        walk = _BatchedWalk(path, batched, {}, (count,), sums, ascribe=ascribe)
+        walk = _BatchedWalk(path, batched, {}, (count,), ascribe=ascribe)
         walk.demand(outputs, [kind == "sum" for kind in kinds])
         for f in path:
             walk.emit(f)
@@ -138,32 +135,8 @@ def body_batched(
     inputs, values, _ = body.opened()
     wide = new_leaves([spec_of((count, *x.shape), x.dtype) for x in inputs])
     each = {x: many for x, many, kind in zip(inputs, wide, given, strict=True) if kind == "each"}
-    sums = {x: leaf_of(NdArray.of_spec(x.spec)) for x, kind in zip(inputs, given, strict=True) if kind == "sum"}
     outputs = body.picked(inputs, values, wanted)
-    instead = each | sums
-    return close(in_batches(outputs, each, sums, count, kinds), [instead.get(x, x) for x in inputs])
-
-
-@derived_once
-def demanded_of_body(body: Block, moved: Numbers, each: Numbers, sums: Numbers) -> tuple[Numbers, Numbers]:
-    """The inputs of a body with the leading axis that are needed for each element, and those needed as sums.
-
-    Args:
-        body: The body.
-        moved: The inputs that have the axis.
-        each: Numbers of the values wanted for each element.
-        sums: Numbers of the values wanted as sums.
-    """
-    inputs, values, _ = body.opened()
-    outputs = body.picked(inputs, values, (*each, *sums))
-    leaves = {inputs[i]: inputs[i] for i in moved}
-    walk = _BatchedWalk(path_between(outputs, [*leaves], of_values=True)[0], leaves, {}, (0,))
-    walk.demand(outputs, [False] * len(each) + [True] * len(sums))
-    found = [walk.wanted(inputs[i]) for i in moved]
-    return (
-        tuple([i for i, kinds in zip(moved, found, strict=True) if kinds[0]]),
-        tuple([i for i, kinds in zip(moved, found, strict=True) if kinds[1]]),
-    )
+    return close(in_batches(outputs, each, count, kinds), [each.get(x, x) for x in inputs])
 
 
 class _BatchedWalk:
@@ -178,7 +151,6 @@ class _BatchedWalk:
         batched: Values,
         replaced: Values,
         sizes: Shape,
-        sums: Values | None = None,
         diagonals: Mapping[Variable, Diagonals] | None = None,
         ascribe: Callable[[Function], None] = lambda f: None,
     ) -> None:
@@ -193,14 +165,12 @@ class _BatchedWalk:
         self.each: dict[Variable, Terms] = {x: (Along(value, x, given[x]),) for x, value in batched.items()}
         self._values: dict[tuple[Terms, Diagonals], Variable] = {}
         """The values in `each` as arrays with these diagonals."""
-        self.sums: dict[Variable, Variable] = dict(sums or {})
-        self._given = {*batched, *replaced, *self.sums}
-        self._moved = {*batched, *self.sums}
+        self.sums: dict[Variable, Variable] = {}
+        self._given = {*batched, *replaced}
+        self._moved = {*batched}
         """The Variables that have the leading axis."""
         self._each_wanted: set[Variable] = set()
         self._sum_wanted: set[Variable] = set()
-        self._kinds: dict[Function, Kinds] = {}
-        """For loops that return sums, how each input is given."""
 
     def moved(self, f: Function) -> Moved:
         """Which inputs of `f` have the leading axis."""
@@ -218,12 +188,6 @@ class _BatchedWalk:
         for f in reversed(self.path):
             outs, moved = f.outputs, self.moved(f)
             each = any([y in self._each_wanted for y in outs])
-            kinds = self._kinds_of(f, moved)
-            if kinds is not None:
-                self._kinds[f] = kinds
-                for x, m, kind in zip(f.inputs, moved, kinds, strict=True):
-                    (self._sum_wanted if m and kind == "sum" else self._each_wanted).add(x)
-                continue
             if any([y in self._sum_wanted for y in outs]) and any(moved):
                 if commutes(f, moved):
                     self._sum_wanted.update(x for x, m in zip(f.inputs, moved, strict=True) if m)
@@ -235,20 +199,6 @@ class _BatchedWalk:
                     each = True
             if each:
                 self._each_wanted.update(f.inputs)
-
-    def _kinds_of(self, f: Function, moved: Moved) -> Kinds | None:
-        """For control flow with wanted sums, how it needs each input; None if it needs each element of all."""
-        if not isinstance(f.op, ControlOp) or not any(moved):
-            return None
-        sums = [y in self._sum_wanted and y in self._moved for y in f.outputs]
-        if not any(sums):
-            return None
-        each = [y in self._each_wanted for y in f.outputs]
-        return f.op.sums(f.arguments, moved, each, sums, demanded_of_body)
-
-    def wanted(self, x: Variable) -> tuple[bool, bool]:
-        """Whether each element of `x` is needed, and whether the sum is."""
-        return x in self._each_wanted, x in self._sum_wanted
 
     def emit(self, f: Function) -> None:
         """Emit the values of `f` that are needed."""
@@ -266,30 +216,10 @@ class _BatchedWalk:
         if not any(moved):
             self._keep(f, self.plain, apply(f.op, tuple([self.plain.get(x, x) for x in f.inputs]), f.arguments))
             return
-        if f in self._kinds:
-            self._keep_loop(f, moved, self._kinds[f])
-            return
         if each:
             self._keep_each(f, moved)
         if total:
             self._keep(f, self.sums, self._sum(f, moved))
-
-    def _keep_loop(self, f: Function, moved: Moved, kinds: Kinds) -> None:
-        """Emit a loop that carries sums."""
-        assert isinstance(f.op, ControlOp)
-        operands = []
-        for x, m, kind in zip(f.inputs, moved, kinds, strict=True):
-            if kind == "sum":
-                total = self._total(x) if m else F.mul_scalar(self.plain.get(x, x), val=self.count)
-                operands.append(Operand(total, x, 0))
-            else:
-                operands.append(Operand(self._value(x), x, 1) if m else Operand(self.plain.get(x, x), x, 0))
-        read = [
-            "each" if y in self._each_wanted else "sum" if y in self._sum_wanted else "" for y in f.outputs
-        ]
-        each, sums = f.op.in_kinds(f, operands, kinds, read, self.count)
-        self.each.update({y: (value,) for y, value in self._along(f, each, self._none).items()})
-        self._keep(f, self.sums, sums)
 
     def _keep_each(self, f: Function, moved: Moved) -> None:
         """Emit `f` for each direction."""

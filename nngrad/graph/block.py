@@ -318,8 +318,7 @@ class Block:
         """The body vectorised over a batch axis of some of the inputs.
 
         Args:
-            given: For each input, "each" if it has the leading batch axis, "sum" if it is the sum over that axis, and
-                "" if it is as it was. An input given as its sum must be needed only as that.
+            given: For each input, "each" if it has the leading batch axis, and "" if it is as it was.
             count: The size of the axis.
             wanted: Numbers of the values to return.
             kinds: For each of these, "each" or "sum", or "" to have the axis only if it depends on an input that has

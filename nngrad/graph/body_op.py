@@ -31,12 +31,6 @@ Given = Sequence[tuple[int, Axes | None]]
 Walk = Callable[[Sequence["Function"], dict[int, Axes | None], int], None]
 """Follows axes through functions, and records where they are by the ids of Variables; the int is their number."""
 Results = Sequence["Variable | None"]
-Kinds = tuple[str, ...]
-"""For each input or output, "each" if it has the batch axis, "sum" if it is replaced by its sum over that axis, else
-""."""
-Demanded = Callable[["Block", Numbers, Numbers, Numbers], tuple[Numbers, Numbers]]
-"""From a block, the inputs that have the batch axis, and the numbers of the values wanted for each element and as sums,
-to the inputs needed for each element and as sums."""
 
 Anew = Callable[[], Callable[["Block", list["Variable"]], list["Variable"]]]
 """Returns a function that applies a block to inputs, merging common subexpressions, and returns its values."""
@@ -81,17 +75,6 @@ class Steps(Protocol[V]):
     def stack(self, xs: Sequence[V], spec: Spec) -> V:
         """Stack values along a new first axis; `spec` gives the result's shape and dtype if there are none."""
         ...
-
-
-class FusedFunctions(NamedTuple):
-    """Several functions of one op, fused into one."""
-
-    members: Numbers
-    """The indices of the functions that are fused."""
-    arguments: tuple[Any, ...]
-    ins: Numbers
-    outs: tuple[Numbers, ...]
-    """For each member, its outputs among those of the fused function."""
 
 
 class Smaller(NamedTuple):
@@ -173,8 +156,7 @@ class ControlOp(BodyOp):
     """An op that runs its blocks unchanged, so that tools can look into it: control flow and checkpoints."""
 
     is_loop = False
-    """Whether it is a loop of a known number of steps: such functions may be fused (`sibling_fusion`), and equal
-    carries merged."""
+    """Whether it is a loop of a known number of steps, of which equal carries are merged."""
 
     # ---------------------------------------------------------------- looked into
 
@@ -205,46 +187,6 @@ class ControlOp(BodyOp):
         """The number of steps of a loop whose gradient can recompute it segment by segment; 0 if the segments are
         already chosen."""
         return None
-
-    def sibling_fusion(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[FusedFunctions]:
-        """The groups of independent functions of this op that can be fused into one function to save work.
-
-        Args:
-            applications: For each function, its static arguments and the numbers of its inputs.
-        """
-        return []
-
-    # ---------------------------------------------------------------- sums over the batch axis
-
-    def sums(
-        self, arguments: tuple[Any, ...], moved: Sequence[bool], each: Sequence[bool], sums: Sequence[bool],
-        demanded: Demanded,
-    ) -> Kinds | None:  # fmt: skip
-        """How each input is needed ("each" or "sum") if some outputs are wanted as sums; None: "each" for all.
-
-        Args:
-            arguments: The static arguments.
-            moved: For each input, whether it has the axis.
-            each: For each output, whether each of its elements is wanted.
-            sums: For each output, whether its sum is wanted.
-            demanded: Answers the same question for a block.
-        """
-        return None
-
-    def in_kinds(
-        self, f: Function, operands: Sequence[Operand], kinds: Kinds, read: Sequence[str], count: int
-    ) -> tuple[Results, Results]:
-        """The outputs of a function whose inputs are given as `sums` says, and the outputs' sums; None for those
-        unread.
-
-        Args:
-            f: The function.
-            operands: The batched inputs.
-            kinds: How each input is given.
-            read: For each output "each", "sum", or "" for unread.
-            count: The size of the axis.
-        """
-        raise NotImplementedError
 
     # ---------------------------------------------------------------- rewriting
 

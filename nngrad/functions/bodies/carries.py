@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...graph import Spec, Variable, create
 from ...graph.block import Block
-from ...graph.body_op import Axes, Followed, Kinds, Numbers, Results, Walk
+from ...graph.body_op import Axes, Followed, Numbers, Results, Walk
 from ...graph.closing import close, derived_once
 from ..array import constant, zeros_like
 
@@ -116,7 +116,7 @@ def step_along(
     return close([*results[:carries], *new, *[ts[k] for k in stacked]], ordered)
 
 
-def kinds_of(leading: Iterable[bool]) -> Kinds:
+def kinds_of(leading: Iterable[bool]) -> tuple[str, ...]:
     """Kinds of the inputs or outputs of a body: "each" for those with a leading batch axis."""
     return tuple(["each" if has_lead else "" for has_lead in leading])
 

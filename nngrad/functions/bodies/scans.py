@@ -16,12 +16,9 @@ from ...graph.body_op import (
     Anew,
     Axes,
     ControlOp,
-    Demanded,
     Followed,
-    FusedFunctions,
     Given,
     Gradients,
-    Kinds,
     Numbers,
     Results,
     Smaller,
@@ -33,7 +30,7 @@ from ...graph.body_op import (
 from ...graph.closing import close, derived_once
 from ..operands import Operand, size_of
 from ..shaping import swapaxes
-from . import fusion, segments
+from . import segments
 from .carries import Carried, kinds_of
 from .derived_bodies import operations_in
 from .loop import Loop, Settled, settled
@@ -70,10 +67,6 @@ class Scan(ControlOp):
         loop = Loop(*arguments)
         stacked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
         return [loop.body.with_outputs((*loop.body.outputs[: loop.carries], *stacked))]
-
-    def sibling_fusion(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[FusedFunctions]:
-        """Fuse loops that share carries or values computed at each step."""
-        return fusion.fused(applications)
 
     # ---------------------------------------------------------------- inspection
 
@@ -143,86 +136,33 @@ class Scan(ControlOp):
         return results
 
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
-        """One loop that computes all elements"""
+        """One loop that computes all elements; the axis of steps is the first inside of it, and the second outside"""
         loop, (count,) = Loop(*f.arguments), size_of(operands)
-        depending = loop.carried.depending([i for i, each in enumerate(operands) if each.lead])
+        body, depending = loop.body, loop.carried.depending([i for i, each in enumerate(operands) if each.lead])
         kinds = kinds_of([i in depending for i in range(len(operands))])
-        return self.in_kinds(f, operands, kinds, kinds_of(read), count)[0]
-
-    # ---------------------------------------------------------------- sums over the batch axis
-
-    def in_kinds(
-        self, f: Function, operands: Sequence[Operand], kinds: Kinds, read: Sequence[str], count: int
-    ) -> tuple[Results, Results]:
-        """One loop. The step axis of scanned and stacked arrays is the first inside of it, and the second outside."""
-        loop = Loop(*f.arguments)
-        body = loop.body
-        depending = loop.carried.depending([i for i, kind in enumerate(kinds) if kind])
-        wanted = [*dict.fromkeys([
-            (number, "sum" if kind == "sum" and number in depending else "")
-            for number, kind in zip(loop.stacked, read[loop.carries : loop.first_start], strict=True) if kind
-        ])]  # fmt: skip
+        is_read = read[loop.carries : loop.first_start]
+        wanted = list(dict.fromkeys([n for n, each in zip(loop.stacked, is_read, strict=True) if each]))
         carried = kinds[loop.fixed : loop.first_slice]
-        numbers = (*body.outputs[: loop.carries], *[number for number, _ in wanted])
-        step = body.batched(kinds, count, numbers, (*carried, *[kind for _, kind in wanted]))
+        numbers = (*body.outputs[: loop.carries], *wanted)
+        batched = loop._replace(body=body.batched(kinds, count, numbers, (*carried, *[""] * len(wanted))))
         inputs = []
         for i, (each, kind) in enumerate(zip(operands, kinds, strict=True)):
             value = each.widened()
-            if kind == "each" and loop.fixed <= i < loop.first_slice:
+            if kind and loop.fixed <= i < loop.first_slice:
                 value = each.full((count,))
-            elif kind == "each" and i >= loop.first_slice:
+            elif kind and i >= loop.first_slice:
                 value = swapaxes(value, 0, 1)
             inputs.append(value)
-        batched = loop._replace(body=step)
         outputs = apply(self, tuple(inputs), tuple(batched))
-        stacks: dict[tuple[int, str], Variable] = {}
-        for (number, kind), y in zip(wanted, outputs[loop.carries :], strict=False):
-            stacks[number, kind] = swapaxes(y, 0, 1) if number in depending and kind != "sum" else y
-        finals = list(zip(carried, outputs, strict=False))
-        starts = list(zip(carried, outputs[batched.first_start :], strict=False))
+        stacks = {
+            n: swapaxes(y, 0, 1) if n in depending else y
+            for n, y in zip(wanted, outputs[loop.carries :], strict=False)
+        }
+        starts = zip(carried, outputs[batched.first_start :], strict=False)
         return (
-            (
-                *[None if kind == "sum" else y for kind, y in finals], *[stacks.get((n, "")) for n in loop.stacked],
-                *[None if kind == "sum" else swapaxes(y, 0, 1) if kind else y for kind, y in starts],
-            ),
-            (
-                *[y if kind == "sum" else None for kind, y in finals], *[stacks.get((n, "sum")) for n in loop.stacked],
-                *[y if kind == "sum" else None for kind, y in starts],
-            ),
+            *outputs[: loop.carries], *[stacks.get(n) for n in loop.stacked],
+            *[swapaxes(y, 0, 1) if kind else y for kind, y in starts],
         )  # fmt: skip
-
-    def sums(
-        self, arguments: tuple[Any, ...], moved: Sequence[bool], each: Sequence[bool], sums: Sequence[bool],
-        demanded: Demanded,
-    ) -> Kinds | None:  # fmt: skip
-        """A carry is summed if only its sum is needed at every step, and only the sum of its next value."""
-        loop = Loop(*arguments)
-        body = loop.body
-        depending = loop.carried.depending([i for i, m in enumerate(moved) if m])
-        leading = tuple([i for i in range(len(body.inputs)) if i in depending])
-        carries = {i: body.outputs[i - loop.fixed] for i in leading if loop.fixed <= i < loop.first_slice}
-        stacked = slice(loop.carries, loop.first_start)
-        stacks = [n for n, wanted in zip(loop.stacked, each[stacked], strict=True) if wanted]
-        totals = [n for n, wanted in zip(loop.stacked, sums[stacked], strict=True) if wanted]
-        starts = each[loop.first_start :] or (False,) * loop.carries
-        kinds: dict[int, str] = {}
-        for i in leading:
-            spec = body.inputs[i]
-            if not spec.differentiable or spec.dtype.itemsize < 4:  # sums of these have another dtype
-                kinds[i] = "each"
-            elif i in carries:
-                kinds[i] = "each" if each[i - loop.fixed] or starts[i - loop.fixed] else "sum"
-        while True:
-            wanted = dict.fromkeys([*stacks, *[carries[i] for i in carries if kinds[i] == "each"]])
-            total = dict.fromkeys([*totals, *[carries[i] for i in carries if kinds[i] == "sum"]])
-            found, summed = demanded(body, leading, tuple(wanted), tuple([n for n in total if n not in wanted]))
-            more = {i for i in found if kinds.get(i) == "sum"}
-            if not more:
-                break
-            kinds.update(dict.fromkeys(more, "each"))
-        for i in leading:
-            kinds.setdefault(i, "sum" if i in summed and i not in found else "each")
-        return tuple([kinds.get(i, "") for i in range(len(body.inputs))]) if "sum" in kinds.values() else None
 
     # ---------------------------------------------------------------- derivatives
 
