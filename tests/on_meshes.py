@@ -81,7 +81,7 @@ def start() -> dict[str, nn.Variable]:
 
 def held(step: Any) -> tuple[Any, Any]:
     """The arrays of parameters and of the state that a step holds."""
-    _, _, parameters, state, _ = step._update._owner.held[-1]
+    _, _, parameters, state, _ = step._solver._state.held[-1]
     return parameters, state
 
 

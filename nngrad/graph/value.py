@@ -66,7 +66,7 @@ class Value:
     __slots__ = ("__weakref__", "array", "has_view")
 
     owner: Any = None
-    """What holds the array instead, and is read under its `lock`, by its `arrays_of(values)`; None for most values."""
+    """What holds the array instead, and is read under its `lock`; None for most values."""
     array: Any
     """A `jax.Array` or a small `np.ndarray`, which nobody writes to unless it has a view; None until it is computed."""
     has_view: bool
@@ -101,7 +101,7 @@ class Value:
         with ExitStack() as stack:
             for owner in sorted(owners, key=id):  # in a fixed order, so that two readers cannot deadlock
                 stack.enter_context(owner.lock)
-            return owner.arrays_of(values) if len(owners) == 1 else [v.raw() for v in values]
+            return [v.raw() for v in values]
 
     def raw(self) -> Any:
         """The array to pass to JAX, computed if need be; nobody else can write to it."""

@@ -3,16 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 from ..extend import no_attribute
-from .bounded import AdaBound, AMSBound
 from .loss_scale import DynamicLossScale
 from .named import (
     AMSGRAD,
     AdaBelief,
+    AdaBound,
     Adadelta,
     Adagrad,
     Adam,
     Adamax,
     AdamW,
+    AMSBound,
     Lamb,
     Lars,
     Lion,

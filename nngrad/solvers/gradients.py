@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,24 +18,22 @@ Arrays = tuple[Any, ...]
 
 
 @interrupt_safe
-@jax.jit
-def decayed(params: Arrays, grads: Arrays, rate: Any, scale: Any) -> Arrays:
-    """Each gradient plus `rate` times its parameter."""
-    return tuple([with_decay(p, g, rate, scale) for p, g in zip(params, grads, strict=True)])
+@functools.partial(jax.jit, static_argnums=0)
+def changed(
+    change: Callable[[Any, Any, Any, Any], Any], params: Arrays, grads: Arrays, number: Any, scale: Any
+) -> Arrays:
+    """Each gradient after `change(parameter, gradient, number, scale)`."""
+    return tuple([change(p, g, number, scale) for p, g in zip(params, grads, strict=True)])
 
 
-@interrupt_safe
-@jax.jit
-def clipped(params: Arrays, grads: Arrays, norm: Any, scale: Any) -> Arrays:
-    """Each gradient, scaled down to an L2 norm of at most `norm`."""
-    return tuple([within_norm(g, norm_of([g]), norm, scale) for g in grads])
+def clipped(p: Any, g: Any, norm: Any, scale: Any) -> Any:
+    """`g`, scaled down to an L2 norm of at most `norm`."""
+    return within_norm(g, norm_of([g]), norm, scale)
 
 
-@interrupt_safe
-@jax.jit
-def scaled_gradients(params: Arrays, grads: Arrays, factor: Any, scale: Any) -> Arrays:
-    """Each gradient times `factor`."""
-    return tuple([factor * g for g in grads])
+def times(p: Any, g: Any, factor: Any, scale: Any) -> Any:
+    """`factor` times `g`."""
+    return factor * g
 
 
 @interrupt_safe

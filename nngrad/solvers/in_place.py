@@ -1,24 +1,147 @@
-"""Atomic in-place updates of parameters and solver state, and their placement on a mesh."""
+"""Atomic updates of parameters and solver state in their own memory, and their placement on a mesh.
+
+Donated arrays are deleted when the call returns, so its results must be held before anything can intervene. Therefore
+extending a list makes the call, in C, and values are read from the list's last entry; readers wait meanwhile.
+"""
 
 from __future__ import annotations
 
 import functools
 import operator
+import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import NamedSharding
 
-from ..extend import Executable, Value, Variable, check_process, x64_if
+from ..extend import Executable, Value, Variable, check_process, interrupt_safe, on_host, writing, x64_if
 from ..parallel.devices.grid import Mesh, mesh_of
-from .donation import InPlace, InPlaceValue, copied_together, donated, exchange, from_host
 from .gradients import Arrays
-from .state import names_by_place, names_of_state
+from .state import names_of_state
 
 if TYPE_CHECKING:
     from .solver import Solver
+
+
+Results = tuple[Any, Any, Any, Any]
+"""The results of an update: the function's own, and the new arrays of other leaves, parameters and state."""
+
+STEP_TO_TRACE = "the to_jax() of a training step"
+"""The name of a function that JAX may trace in place of an update."""
+
+_LEAVES, _PARAMETERS, _STATE, _UPDATES = 1, 2, 3, 4
+_COLD = 2
+"""The first calls with arguments of one kind, this many, return through Python, where an interrupt may come before
+their results are stored. They donate copies."""
+_HELD_ONCE: int = next(map(getrefcount, (object(),)))
+"""The count of `getrefcount` for an object with a single reference, from an attribute or a tuple."""
+
+
+class SolverArrays:
+    """The arrays of a solver's state and the number of updates they have seen, and what an update returned with them.
+
+    Args:
+        state: The arrays of the state.
+        updates: The number of updates.
+        key: That of the InPlaceUpdate that replaces them, if the cells that it updates are read from here.
+        parameters: The arrays of those of parameters.
+        leaves: The arrays of the others.
+    """
+
+    __slots__ = ("held", "key", "left", "lock", "values")
+
+    held: list[tuple[Any, ...]]
+    """Its last entry is the last result: `Results`, and the number of updates. `map(executable, ...)` extends it."""
+    left: bool
+    """Whether some value is no longer read from here, because it has a writable host view."""
+    values: list[InPlaceValue]
+    """The Values of the updated cells."""
+
+    def __init__(
+        self, state: Arrays, updates: int, key: object = None, leaves: Arrays = (), parameters: Arrays = ()
+    ) -> None:
+        self.lock = threading.RLock()  # reentrant, for signal handlers
+        self.left = False
+        self.held = [(None, leaves, parameters, state, updates)]
+        self.key = key
+        self.values = [InPlaceValue(self, _PARAMETERS, i) for i in range(len(parameters))]
+        self.values += [InPlaceValue(self, _LEAVES, i) for i in range(len(leaves))]
+
+    def raw(self) -> Arrays:
+        """The arrays of the state."""
+        with self.lock:
+            return (*self.held[-1][_STATE],)
+
+    @property
+    def updates(self) -> int:
+        count: int = self.held[-1][_UPDATES]
+        return count
+
+
+class InPlaceValue(Value):
+    """One array of an executable's result: at `index` of entry `entry`.
+
+    Once it has a writable host view, it behaves like any other Value.
+    """
+
+    __slots__ = ("entry", "index", "owner")
+
+    def __init__(self, owner: SolverArrays, entry: int, index: int) -> None:
+        super().__init__(None)
+        self.owner = owner
+        self.entry = entry
+        self.index = index
+
+    def raw(self) -> Any:
+        """The array."""
+        with self.owner.lock:
+            if self.array is None:
+                return self.owner.held[-1][self.entry][self.index]
+            return super().raw()
+
+    def writable_view(self) -> np.ndarray[Any, Any]:
+        """A writable NumPy array; writing to it changes the value. Read-only if several processes share the array."""
+        with self.owner.lock:
+            if self.array is None:
+                array = self.raw()
+                if not array.is_fully_addressable:
+                    return on_host(array)
+                copy = np.array(on_host(array))
+                self.owner.left = True
+                self.has_view = True
+                self.array = copy
+            return super().writable_view()
+
+
+def donated(arrays: Arrays) -> Arrays:
+    """Arrays that may be donated: those that somebody else refers to are copied."""
+    if max(map(getrefcount, arrays), default=0) <= _HELD_ONCE:
+        return arrays
+    counts = list(map(getrefcount, arrays))
+    return tuple([a if n <= _HELD_ONCE else copies((a,))[0] for a, n in zip(arrays, counts, strict=True)])
+
+
+def copies(arrays: Arrays) -> Arrays:
+    """Copies with memory of their own. On a device a single program makes them, since compiling one per shape takes
+    many times as long."""
+    on_cpu = [a.is_fully_addressable and all([d.platform == "cpu" for d in a.devices()]) for a in arrays]
+    copied: Arrays = jax.device_put(arrays, may_alias=False) if all(on_cpu) else _copied(arrays)  # compiles nothing
+    return copied
+
+
+@interrupt_safe
+@jax.jit
+def _copied(arrays: Arrays) -> Any:
+    return jax.tree.map(jnp.copy, arrays)
+
+
+# ---------------------------------------------------------------- on a mesh
 
 
 Shardings = tuple[NamedSharding, ...]
@@ -39,19 +162,17 @@ class Placements(NamedTuple):
         return None, self.leaves, self.parameters, self.state
 
 
-class Placed(NamedTuple):
-    """The inputs of an update, placed on a mesh."""
-
-    placements: Placements
-    arrays: tuple[jax.Array, ...]
-    """The arrays of the parameters, followed by those of other updated leaves."""
-    state: tuple[jax.Array, ...]
-
-
-def placed_on(mesh: Mesh, solver: Solver, updated: list[Variable], arrays: list[Any]) -> Placed:
+def placed_on(
+    mesh: Mesh, solver: Solver, updated: list[Variable], arrays: Sequence[Any]
+) -> tuple[Placements, Arrays, Arrays]:
     """Place the inputs of an update on a mesh: parameters as `nn.shard` says, state arrays of a parameter's shape
-    beside it, and everything else replicated. `arrays` holds those of the parameters, followed by those of other
-    updated leaves.
+    beside it, and everything else replicated.
+
+    Args:
+        arrays: Those of the parameters, followed by those of other updated leaves.
+
+    Returns:
+        The placements, `arrays` placed, and the arrays of the state placed.
 
     Raises:
         ValueError: A parameter cannot be divided as requested.
@@ -68,7 +189,7 @@ def placed_on(mesh: Mesh, solver: Solver, updated: list[Variable], arrays: list[
     init, parameters = solver._init(), moved[: len(places)]
     before = solver._state
     tree = jax.eval_shape(init, parameters) if before is None else jax.tree.unflatten(solver._structure, before.raw())
-    owners = names_of_state(init, tree, tuple(named), names_by_place(type(solver)))
+    owners = names_of_state(init, tree, tuple(named), solver._places)
     beside = tuple([
         _beside(name.partition(":")[2], array.shape, places, named, mesh)
         for name, array in zip(owners, jax.tree.leaves(tree), strict=True)
@@ -80,7 +201,7 @@ def placed_on(mesh: Mesh, solver: Solver, updated: list[Variable], arrays: list[
         mesh.put(array, place, f"state {name!r}")
         for array, place, name in zip(solver._flat_state(), beside, owners, strict=True)
     ])
-    return Placed(Placements(mesh, tuple(others), tuple(places.values()), beside), moved, state)
+    return Placements(mesh, tuple(others), tuple(places.values()), beside), moved, state
 
 
 def _beside(
@@ -90,56 +211,15 @@ def _beside(
     return places[owner] if owner in places and named[owner].shape == shape else mesh.sharding()
 
 
-Results = tuple[Any, Any, Any, Any]
-"""The results of an update: the function's own, and the new arrays of other leaves, parameters and state."""
-
-_LEAVES, _PARAMETERS, _STATE, _UPDATES = 1, 2, 3, 4
-_COLD = 2
-"""The first calls with arguments of one kind, this many, return through Python, where an interrupt may come before
-their results are stored. They donate copies."""
-
-
-STEP_TO_TRACE = "the to_jax() of a training step"
-"""The name of a function that JAX may trace in place of an update."""
-
-
-class StateValue(Value):
-    """The arrays of a solver's state, and the number of updates they have seen."""
-
-    __slots__ = ("updates",)
-
-    def __init__(self, arrays: tuple[Any, ...], updates: int) -> None:
-        super().__init__(arrays)
-        self.updates = updates
-
-
-class InPlaceState(Value):
-    """The same, in place. The number is stored with the arrays, by the same call in C."""
-
-    __slots__ = ("owner",)
-
-    def __init__(self, owner: InPlace) -> None:
-        super().__init__(None)
-        self.owner = owner
-
-    def raw(self) -> tuple[Any, ...]:
-        """The arrays."""
-        with self.owner.lock:
-            return (*self.owner.held[-1][_STATE],)
-
-    @property
-    def updates(self) -> int:
-        with self.owner.lock:
-            count: int = self.owner.held[-1][_UPDATES]
-            return count
+# ---------------------------------------------------------------- updates
 
 
 class InPlaceUpdate:
     """An executable that updates parameters and state in their own memory (donated), atomically.
 
-    Errors, interrupts, signal handlers and other threads find everything as it was before or as it is afterwards.
-    Threads that call updates of one solver take turns. If somebody writes to a parameter meanwhile, it keeps that
-    value. Nothing is donated where the user's functions run on the host, since these may raise.
+    Errors, interrupts and other threads find everything as it was before or as it is afterwards. Threads that call
+    updates of one solver take turns. If somebody writes to a parameter meanwhile, it keeps that value. Nothing is
+    donated where the user's functions run on the host, since these may raise, and read what is updated.
 
     Args:
         function: `function(parameters, state, arguments)` on arrays, to be compiled; returns `Results`.
@@ -176,9 +256,7 @@ class InPlaceUpdate:
         self._solver = solver
         self._updated = updated
         self._needs_x64 = needs_x64
-        self._owner: InPlace | None = None
-        self._values: list[InPlaceValue] = []
-        self._state: InPlaceState | None = None
+        self._key = object()
 
     def _compile(self) -> None:
         # A new function each time, since JAX identifies functions by identity.
@@ -207,59 +285,47 @@ class InPlaceUpdate:
             with jax.default_device(self._device):
                 return self._run(kind, jax.device_put(arguments, self._device))
 
-    def leave(self) -> None:
-        """Release the parameters and state, which another update has taken over."""
-        self._owner, self._values, self._state = None, [], None
-
     def _run(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
-        solver, owner = self._solver, self._owner
-        cells: list[Any] = [p.cell for p in solver._variables]
+        cells: list[Any] = [p.cell for p in self._solver._variables]
         if self._updated:
             cells += [x.cell for x in self._updated]
-        if not self._taken:
-            return self._run_apart(cells, arguments)
-        if owner is None or owner.left or solver._state is not self._state or Value.held_by(cells) != self._values:
-            owner = self._gathered(cells)
+        arrays = self._solver._state
+        if arrays is None or arrays.key is not self._key or arrays.left or Value.held_by(cells) != arrays.values:
+            arrays = self._gathered(cells)
+        held, executable = arrays.held, self._executable
         mesh = None if self._placements is None else self._placements.mesh
-        with owner.lock, nullcontext() if mesh is None else mesh.turn():
-            held = owner.held
-            _, _, params, state, updates = held[-1]
-            calls, executable = self._calls.get(kind, 0), self._executable
-            if calls < _COLD:
-                params, state = copied_together(params, state)
-                try:
-                    held.append((*executable(params, state, arguments), updates + 1))
-                except BaseException:
-                    self._compile()  # after a failed call JAX would always return through Python
-                    raise
-                self._calls[kind] = calls + 1
-            else:
-                params = donated(params) if 0 in self._taken else params
-                state = donated(state)
-                run: Any = executable.function  # in C
-                held.extend(map(operator.add, map(run, (params,), (state,), (arguments,)), ((updates + 1,),)))
-            del held[:-1]
-            if mesh is not None:
-                mesh.finished(held[-1][:_UPDATES])
-            if owner.left:
-                self._take_back(cells)
-            return held[-1][0]
-
-    def _run_apart(self, cells: list[Any], arguments: tuple[Any, ...]) -> Any:
-        """Run an update that donates nothing."""
-        solver = self._solver
-        before, updates = Value.held_by(cells), solver.updates
-        arrays, state = self._placed(Value.arrays_of(before))
-        mesh = None if self._placements is None else self._placements.mesh
-        params = tuple(arrays[: len(solver._variables)])
+        _, _, params, state, updates = held[-1]
         with nullcontext() if mesh is None else mesh.turn():
-            own, leaves, params, state = results = self._executable(params, state, arguments)
-            if mesh is not None:
-                mesh.finished(results)
-        exchange(cells, before, list(map(Value, [*params, *leaves])), solver, StateValue(state, updates + 1))
-        return own
+            if self._opaque:  # the lock stays free for functions on the host that read what is updated
+                results: Any = executable(params, state, arguments)
+                if mesh is not None:
+                    mesh.finished(results)
+            with arrays.lock:
+                if self._opaque:
+                    held.append((*results, updates + 1))
+                elif self._calls.get(kind, 0) < _COLD:
+                    params, state = [copies(a) if i in self._taken else a for i, a in enumerate((params, state))]
+                    try:
+                        held.append((*executable(params, state, arguments), updates + 1))
+                    except BaseException:
+                        self._compile()  # after a failed call JAX would always return through Python
+                        raise
+                    self._calls[kind] = self._calls.get(kind, 0) + 1
+                else:
+                    params = donated(params) if 0 in self._taken else params
+                    state = donated(state)
+                    run: Any = executable.function  # in C
+                    held.extend(map(operator.add, map(run, (params,), (state,), (arguments,)), ((updates + 1,),)))
+                del held[:-1]
+                if mesh is not None and not self._opaque:
+                    mesh.finished(held[-1][:_UPDATES])
+                if arrays.left:  # somebody viewed old values meanwhile
+                    for i, (cell, value) in enumerate(zip(cells, arrays.values, strict=True)):
+                        if value.array is not None and cell.held is value:
+                            cell.held = arrays.values[i] = InPlaceValue(arrays, value.entry, value.index)
+                return held[-1][0]
 
-    def _placed(self, arrays: list[Any]) -> tuple[Sequence[Any], Arrays]:
+    def _placed(self, arrays: Arrays) -> tuple[Arrays, Arrays]:
         """The arrays, and those of the state, placed on its own mesh, or else on that of the parameters. If the
         placements have changed, the update is recompiled."""
         mesh = mesh_of(arrays) if self._mesh is None and self._device is None else self._mesh
@@ -272,31 +338,24 @@ class InPlaceUpdate:
             self._compile()
         return moved, state
 
-    def _take_back(self, cells: list[Any]) -> None:
-        """Read again those values that a signal handler viewed during the update, since it saw the old ones."""
-        for i, (cell, value) in enumerate(zip(cells, self._values, strict=True)):
-            if value.array is not None and cell.held is value:
-                cell.held = self._values[i] = value.again()
-
-    def _gathered(self, cells: list[Any]) -> InPlace:
-        """Move cells and state into one owner, whose values they read from now on."""
+    def _gathered(self, cells: list[Any]) -> SolverArrays:
+        """Move the arrays of cells and state to where they are updated, and from where cells are read from now on."""
         solver = self._solver
         count = len(solver._variables)
         while True:
             before = Value.held_by(cells)
             if any([isinstance(v.array, jax.Array) for v in before]):
                 self._calls.clear()  # these arrays may lie elsewhere, and so be of another kind
-            arrays, state = self._placed(Value.arrays_of(before))
+            given, state = self._placed(tuple(Value.arrays_of(before)))
             if self._placements is None:
-                arrays = tuple([a if isinstance(a, jax.Array) else from_host(a) for a in arrays])
-                arrays = arrays if self._device is None else jax.device_put(arrays, self._device)
-            owner = InPlace((None, arrays[count:], arrays[:count], state, solver.updates))
-            values = [InPlaceValue(owner, _PARAMETERS, i) for i in range(count)]
-            values += [InPlaceValue(owner, _LEAVES, i) for i in range(len(arrays) - count)]
-            held = InPlaceState(owner)
-            if exchange(cells, before, values, solver, held):
-                self._owner, self._values, self._state = owner, values, held
-                before_this, solver.holder = solver.holder, self
-                if before_this is not None and before_this is not self:
-                    before_this.leave()
-                return owner
+                given = tuple([a if isinstance(a, jax.Array) else jax.device_put(a, may_alias=False) for a in given])
+                given = given if self._device is None else jax.device_put(given, self._device)
+            old = solver._state
+            arrays = SolverArrays(state, solver.updates, self._key, given[count:], given[:count])
+            with writing:
+                if Value.held_by(cells) == before:  # nobody has written to a cell meanwhile
+                    names = [*["held"] * len(cells), "_state"]
+                    deque(map(setattr, [*cells, solver], names, [*arrays.values, arrays]), maxlen=0)
+                    if old is not None:
+                        old.values = []  # a cycle, which would keep its arrays until Python collects it
+                    return arrays

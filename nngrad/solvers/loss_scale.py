@@ -50,16 +50,13 @@ class DynamicLossScale:
         minimum: float = 2.0**-14,
         maximum: float = 2.0**24,
     ) -> None:
-        self.scale = as_power_of_two(scale, "scale")
         self.minimum = as_power_of_two(minimum, "minimum")
         self.maximum = as_power_of_two(maximum, "maximum")
         self.factor = as_power_of_two(factor, "factor")
         if self.factor <= 1:
             raise ValueError(f"factor: must be above 1, got {factor!r}")
         self.interval = checked_count(interval, "interval")
-        if not self.minimum <= self.scale <= self.maximum:
-            raise ValueError(f"scale: must be between minimum {self.minimum:g} and maximum {self.maximum:g}, "
-                             f"got {self.scale:g}")
+        self.scale = self.checked_scale(scale, "scale")
 
     def __repr__(self) -> str:
         return f"DynamicLossScale(scale={self.scale:g}, interval={self.interval}, factor={self.factor:g})"
@@ -68,12 +65,17 @@ class DynamicLossScale:
         """The state before the first update."""
         return DynamicState(jnp.float32(self.scale), jnp.int32(0), jnp.int32(0))
 
-    def check_scale(self, scale: Any, name: str) -> None:
-        """Raise a ValueError unless the scale can become `scale`."""
+    def checked_scale(self, scale: Any, name: str) -> float:
+        """`scale` as a float, if the scale can become that.
+
+        Raises:
+            ValueError: It cannot.
+        """
         power = as_power_of_two(scale, name)
         if not self.minimum <= power <= self.maximum:
-            raise ValueError(f"{name}: must be between minimum {self.minimum:g} and maximum {self.maximum:g} of the "
-                             f"solver's loss scale, got {power:g}")
+            raise ValueError(f"{name}: must be between minimum {self.minimum:g} and maximum {self.maximum:g}, "
+                             f"got {power:g}")
+        return power
 
     def adjusted(self, state: DynamicState, finite: Any) -> DynamicState:
         """The state after an update; `finite`, a traced bool, says whether all its gradients were."""
@@ -143,18 +145,17 @@ def scaled_update(
             nothing.
     """
     divisor = divisor_of(scale, state)
+    dynamic = scale if isinstance(scale, DynamicLossScale) else None
+    if dynamic is not None and finite is None:
+        finite = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]).all()
 
     def moved() -> tuple[Any, Any]:
         true = jax.tree.map(lambda g: divided(widened_array(g), divisor), grads)
         new, inner = move(jax.tree.map(widened_array, params), true, state.inner)
         return jax.tree.map(like, new, params), inner
 
-    if not isinstance(scale, DynamicLossScale):
-        new, inner = moved() if finite is None else done_if(finite, moved, (params, state.inner))
-        return new, ScaledState((), inner)
-    finite = all_finite(grads) if finite is None else finite
-    new, inner = done_if(finite, moved, (params, state.inner))
-    return new, ScaledState(scale.adjusted(state.loss_scale, finite), inner)
+    new, inner = moved() if finite is None else done_if(finite, moved, (params, state.inner))
+    return new, ScaledState(() if dynamic is None else dynamic.adjusted(state.loss_scale, finite), inner)
 
 
 def divisor_of(scale: LossScale, state: ScaledState) -> Any:
@@ -186,8 +187,3 @@ def like(new: Any, old: Any) -> Any:
 def divided(g: Any, scale: Any) -> Any:
     """`g / scale` in the dtype of `g`."""
     return g / jnp.asarray(scale, g.dtype)
-
-
-def all_finite(grads: Any) -> Any:
-    """Whether all numbers in `grads` are finite, as bool[]."""
-    return jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]).all()

@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import InitVar, field
 from typing import Any
 
+import jax.numpy as jnp
 import optax
 
-from .bounded import scale_by_amsgrad, scale_by_root_of_sum
 from .declared import Declared, amount, share
 from .rates import Rate
+from .scalings import scale_by_amsgrad, scale_by_moments, scale_by_root_of_sum
 from .solver import Transformation
 
 
@@ -27,7 +28,7 @@ class Sgd(Declared):
         return optax.scale(-lr)
 
 
-class Momentum(Declared):
+class Momentum(Declared, names={"1.trace": "m"}):
     """v <- momentum v + lr g;  w <- w - v
 
     Polyak, "Some methods of speeding up the convergence of iteration methods", 1964.
@@ -43,7 +44,7 @@ class Momentum(Declared):
         return optax.chain(optax.scale(lr), optax.trace(self.momentum), optax.scale(-1.0))
 
 
-class Nesterov(Declared):
+class Nesterov(Momentum):
     """v <- momentum v - lr g;  w <- w + momentum v - lr g
 
     Nesterov, "A method of solving a convex programming problem with convergence rate O(1/k^2)", 1983, in the form of
@@ -53,14 +54,11 @@ class Nesterov(Declared):
         ...: As for `Momentum`.
     """
 
-    lr: InitVar[Rate] = 1e-3
-    momentum: float = amount(default=0.9)
-
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale(-lr), optax.trace(self.momentum, nesterov=True))
 
 
-class SgdW(Declared):
+class SgdW(Momentum):
     """v <- momentum v + lr g;  w <- w - v - (lr / first lr) wd w
 
     Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
@@ -70,8 +68,6 @@ class SgdW(Declared):
         wd: Share of w that is taken off at each step, while the learning rate is the first one.
     """
 
-    lr: InitVar[Rate] = 1e-3
-    momentum: float = amount(default=0.9)
     wd: float = amount(default=1e-4)
 
     def transformation(self, lr: Any) -> Transformation:
@@ -79,7 +75,7 @@ class SgdW(Declared):
         return optax.chain(optax.scale(lr), optax.trace(self.momentum), decay, optax.scale(-1.0))
 
 
-class Adam(Declared):
+class Adam(Declared, names={"0.mu": "mean", "0.nu": "var", "0.count": "t"}):
     """m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;  w <- w - alpha m' / (sqrt(v') + eps)
 
     m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) at step t. Kingma and Ba, "Adam", ICLR 2015.
@@ -119,7 +115,7 @@ class AdamW(Adam):
         return optax.chain(optax.scale_by_adam(self.beta1, self.beta2, self.eps), decay, optax.scale(-lr))
 
 
-class Adamax(Adam):
+class Adamax(Adam, names={"0.mu": "m", "0.nu": "u", "0.count": "t"}):
     """m as in Adam;  v <- max(beta2 v, |g| + eps);  w <- w - alpha m / ((1 - beta1^t) v)
 
     Kingma and Ba, "Adam", ICLR 2015, section 7.1.
@@ -151,7 +147,7 @@ class AdaBelief(Adam):
         return optax.chain(belief, optax.scale(-lr))
 
 
-class AMSGRAD(Adam):
+class AMSGRAD(Adam, names={"0.mu": "m", "0.nu": "v", "0.nu_max": "v_hat", "0.count": "t"}):
     """m, v as in Adam;  u <- max(u, v);  w <- w - alpha m / (sqrt(u) + eps)
 
     Reddi, Kale and Kumar, "On the convergence of Adam and beyond", ICLR 2018.
@@ -169,7 +165,63 @@ class AMSGRAD(Adam):
         return optax.chain(scale, optax.scale(-lr))
 
 
-class Lion(Declared):
+class AdaBound(Adam, names={"mu": "mean", "nu": "var", "count": "t"}):
+    """m, v as in Adam;  w <- w - clip(alpha' / (sqrt(v) + eps), lower, upper) m
+
+    alpha' = alpha sqrt(1 - beta2^t) / (1 - beta1^t) at step t, lower = f (1 - 1 / (gamma t + 1)) and
+    upper = f (1 + 1 / (gamma t)), where f = final_lr (alpha / first alpha). Luo, Xiong, Liu and Sun, "Adaptive gradient
+    methods with dynamic bound of learning rate", ICLR 2019.
+
+    Args:
+        ...: As for `Adam`.
+        alpha: Initial learning rate.
+        eps: Added to the root of v, in units of the gradient.
+        final_lr: Final learning rate, in units of the parameter by the gradient.
+        gamma: How fast the bounds close in, per step; above 0.
+    """
+
+    final_lr: float = amount(default=0.1)
+    gamma: float = amount(default=1e-3)
+
+    def __post_init__(self, rate: Rate, lr: Rate | None = None) -> None:
+        super().__post_init__(rate, lr)
+        if not self.gamma:
+            raise ValueError("gamma: must be positive, got 0")
+        if not self._initial_lr:
+            raise ValueError("alpha: the first learning rate must not be 0, because the bounds are proportional to it")
+
+    def transformation(self, lr: Any) -> Transformation:
+        return self._bounded(lr, bias_correction=True, largest=False)
+
+    def _bounded(self, lr: Any, bias_correction: bool, largest: bool) -> Transformation:
+        b1, b2 = self.beta1, self.beta2
+
+        def step(m: Any, v: Any, t: Any) -> Any:
+            rate = lr * (jnp.sqrt(1 - b2**t) / (1 - b1**t)) if bias_correction else lr
+            final = self.final_lr * (lr / self._initial_lr)
+            lower, upper = final * (1 - 1 / (self.gamma * t + 1)), final * (1 + 1 / (self.gamma * t))
+            return -jnp.clip(rate / (jnp.sqrt(v) + self.eps), lower, upper) * m
+
+        return scale_by_moments(b1, b2, step, largest)
+
+
+class AMSBound(AdaBound, names={"mu": "m", "nu": "v", "nu_max": "v_hat", "count": "t"}):
+    """AdaBound with the largest v so far in place of v, as in AMSGRAD.
+
+    Luo, Xiong, Liu and Sun, "Adaptive gradient methods with dynamic bound of learning rate", ICLR 2019.
+
+    Args:
+        ...: As for `AdaBound`.
+        bias_correction: Whether alpha is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t) at step t.
+    """
+
+    bias_correction: bool = False
+
+    def transformation(self, lr: Any) -> Transformation:
+        return self._bounded(lr, self.bias_correction, largest=True)
+
+
+class Lion(Declared, names={"0.mu": "m", "0.count": "t"}):
     """w <- w - lr sign(beta1 m + (1 - beta1) g);  m <- beta2 m + (1 - beta2) g
 
     Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023.
@@ -188,7 +240,7 @@ class Lion(Declared):
         return optax.chain(optax.scale_by_lion(self.beta1, self.beta2), optax.scale(-lr))
 
 
-class Adagrad(Declared):
+class Adagrad(Declared, names={"0.total": "v"}):
     """v <- v + g^2;  w <- w - lr g / (sqrt(v) + eps)
 
     Duchi, Hazan and Singer, "Adaptive subgradient methods", JMLR 2011.
@@ -204,7 +256,7 @@ class Adagrad(Declared):
         return optax.chain(scale_by_root_of_sum(self.eps), optax.scale(-lr))
 
 
-class Adadelta(Declared):
+class Adadelta(Declared, names={"0.e_g": "e_sqr_grad", "0.e_x": "e_sqr_delta"}):
     """d = sqrt((x + eps) / (v + eps)) g;  w <- w - lr d
 
     Before, v <- decay v + (1 - decay) g^2; after, x <- decay x + (1 - decay) d^2. Zeiler, "ADADELTA", 2012,
@@ -224,7 +276,7 @@ class Adadelta(Declared):
         return optax.chain(optax.scale_by_adadelta(self.decay, self.eps), optax.scale(-lr))
 
 
-class RMSprop(Declared):
+class RMSprop(Declared, names={"0.nu": "v"}):
     """v <- decay v + (1 - decay) g^2;  w <- w - lr g / (sqrt(v) + eps)
 
     Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012.
@@ -242,7 +294,7 @@ class RMSprop(Declared):
         return optax.chain(optax.scale_by_rms(self.decay, self.eps, eps_in_sqrt=False), optax.scale(-lr))
 
 
-class RMSpropGraves(Declared):
+class RMSpropGraves(Declared, names={"0.nu": "n", "0.mu": "g", "2.trace": "d"}):
     """d <- momentum d - lr g / sqrt(v - m^2 + eps);  w <- w + d
 
     Before, v <- decay v + (1 - decay) g^2 and m <- decay m + (1 - decay) g. Graves, "Generating sequences with
@@ -264,7 +316,7 @@ class RMSpropGraves(Declared):
         return optax.chain(scale, optax.scale(-lr), optax.trace(self.momentum))
 
 
-class Lars(Declared):
+class Lars(Momentum, names={"2.trace": "v"}):
     """v <- momentum v + lr coefficient |w| / (|g| + eps) g;  w <- w - v
 
     The norms are those of one parameter; where |w| or |g| is 0, the factor before g is lr. You, Gitman and Ginsburg,
@@ -276,8 +328,6 @@ class Lars(Declared):
         eps: Added to the norm of g, in its units.
     """
 
-    lr: InitVar[Rate] = 1e-3
-    momentum: float = amount(default=0.9)
     coefficient: float = amount(default=1e-3)
     eps: float = amount(default=1e-6)
 
@@ -286,7 +336,7 @@ class Lars(Declared):
         return optax.chain(ratio, optax.scale(lr), optax.trace(self.momentum), optax.scale(-1.0))
 
 
-class Lamb(Declared):
+class Lamb(Declared, names={"0.mu": "mean", "0.nu": "var", "0.count": "t"}):
     """r = m' / (sqrt(v') + eps) as in Adam;  w <- w - eta |w| / |r| r
 
     The norms are those of one parameter; where |w| or |r| is 0, their quotient counts as 1. You et al., "Large batch

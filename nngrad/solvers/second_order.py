@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +10,7 @@ import numpy as np
 import optax
 
 from ..derivatives.curvature import METHODS, gauss_newton, natural_gradient
-from ..extend import Variable, checked_choice, checked_count, coerced, warn_user
+from ..extend import Variable, checked_choice, checked_count, coerced
 from .gradients import Arrays
 from .loss_scale import DynamicLossScale
 from .rates import Rate, as_rate
@@ -44,8 +43,6 @@ class GaussNewtonState(NamedTuple):
     """The state of `GaussNewton`."""
 
     damping: Any
-    refused: Any
-    """The number of steps in a row that were not taken although the model promised a smaller loss."""
 
 
 class GaussNewton(Solver):
@@ -70,10 +67,6 @@ class GaussNewton(Solver):
             None it is multiplied by 10 only if no step lowers the loss, and does not fall below `damping`.
         method: "residual", "dense" or "cg", as for `nn.natural_gradient`; by default whichever is smaller.
         maxiter: The largest number of products for "cg".
-
-    Warns:
-        UserWarning: No step was taken although the model promises a smaller loss: once, or 10 times in a row with
-            adaptive damping. Said eight steps later, so that nothing waits for the device.
     """
 
     takes_residuals = True
@@ -90,24 +83,12 @@ class GaussNewton(Solver):
             raise ValueError(f"line_search: must be {least}, got {line_search!r}")
         self.adaptive = self.line_search > 0 if adaptive is None else bool(adaptive)
         self.only_if_refused = adaptive is None
-        self._refusals: deque[Any] | None = deque()  # counts of recent steps; None when the warning was given
         self.method = None if method is None else checked_choice(method, METHODS, "method")
         self.maxiter = None if maxiter is None else checked_count(maxiter, "maxiter", others=" or None")
 
     def directions(self, residuals: list[Variable], parameters: list[Variable], damping: Variable) -> list[Variable]:
         metric = gauss_newton(residuals, parameters)
         return natural_gradient(metric, damping=damping, method=self.method, maxiter=self.maxiter)
-
-    def _look_at_step(self) -> None:
-        if self._refusals is None:
-            return
-        self._refusals.append(self.state.refused)
-        if len(self._refusals) > _LATE and int(self._refusals.popleft()) >= (_PATIENCE if self.adaptive else 1):
-            self._refusals = None
-            advice = ("; are the residuals random, or do their derivatives leave something out?" if self.adaptive else
-                      f": raise damping={self.damping}, or let it adapt with adaptive=True")
-            warn_user(f"train_step: S.GaussNewton takes no step, since none of {self.line_search} lengths lowers the "
-                      f"loss{advice}")
 
     def loss_scaling(self, scale: float | DynamicLossScale | None) -> None:
         if scale is not None:
@@ -117,7 +98,7 @@ class GaussNewton(Solver):
     def transformation(self, lr: Any) -> Transformation:
         def init(params: Any) -> GaussNewtonState:  # optax passes placeholders for parameters
             dtype = self._variables[0].dtype if self._variables else np.float32
-            return GaussNewtonState(np.asarray(self.damping, dtype), np.zeros((), np.int32))
+            return GaussNewtonState(np.asarray(self.damping, dtype))
 
         def update(
             grads: Arrays, state: GaussNewtonState, params: Any, *, value: Any, value_fn: Any, direction: Arrays,
@@ -131,16 +112,16 @@ class GaussNewton(Solver):
             best = jnp.argmin(losses)
             eta = jnp.where(losses[best] < value, steps[best], 0)
             moves = tuple([jnp.where(eta > 0, -eta.astype(d.dtype) * d, 0) for d in direction])
-            foretold = _foretold(state.damping, grads, direction, steps[0])
-            is_promising = ~(foretold <= float(jnp.finfo(value.dtype).eps) ** 0.5 * value) & ~jnp.isnan(value)
-            refused = jnp.where((eta == 0) & is_promising, state.refused + 1, 0).astype(np.int32)
             damping = state.damping
             if self.adaptive:
+                foretold = _foretold(damping, grads, direction, steps[0])
+                is_promising = ~(foretold <= float(jnp.finfo(value.dtype).eps) ** 0.5 * value) & ~jnp.isnan(value)
+                is_refused = (eta == 0) & is_promising
                 is_good = value - losses[0] > foretold * 3 / 4
-                is_poor = refused > 0 if self.only_if_refused else ~(value - losses[0] > foretold / 4)
+                is_poor = is_refused if self.only_if_refused else ~(value - losses[0] > foretold / 4)
                 factor, least = (10.0, self.damping) if self.only_if_refused else (4.0, 0.0)
                 damping = jnp.maximum(damping * jnp.where(is_poor, factor, jnp.where(is_good, 0.25, 1.0)), least)
-            return moves, GaussNewtonState(damping.astype(state.damping.dtype), refused)
+            return moves, GaussNewtonState(damping.astype(state.damping.dtype))
 
         return optax.GradientTransformationExtraArgs(init, update)
 
@@ -155,9 +136,3 @@ def _foretold(damping: Any, grads: Arrays, direction: Arrays, eta: Any) -> Any:
 
 def _moved(params: Arrays, direction: Arrays, eta: Any) -> Arrays:
     return tuple([p - eta.astype(p.dtype) * d for p, d in zip(params, direction, strict=True)])
-
-
-_LATE = 8
-"""The number of steps after which a count is read: by then it is ready, so nothing waits for it."""
-_PATIENCE = 10
-"""The number of refused steps in a row, each with 4 or 10 times the damping, after which more will hardly help."""

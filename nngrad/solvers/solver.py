@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,6 @@ from ..extend import (
     arrays_in,
     check_not_traced,
     check_process,
-    checked_count,
     explained,
     put_together,
     reached_leaves,
@@ -27,12 +27,10 @@ from ..extend import (
 )
 from ..files.formats import known_formats
 from ..files.storage import read_into, write_arrays
-from .gradients import Arrays, clipped, decayed, has_inf_has_nan, scaled_gradients
-from .in_place import STEP_TO_TRACE, InPlaceState, InPlaceUpdate, Results, StateValue
-from .loss_facts import Loss, solvers, transformed, warn_of_untrained
+from .gradients import Arrays, changed, clipped, has_inf_has_nan, times, with_decay
+from .in_place import STEP_TO_TRACE, InPlaceUpdate, Results, SolverArrays
 from .loss_scale import (
     DynamicLossScale,
-    DynamicState,
     LossScale,
     as_loss_scale,
     done_if,
@@ -47,21 +45,16 @@ from .state import (
     first_state,
     fitting_states,
     named_of,
-    names_by_place,
     names_of_state,
     states_of,
 )
-from .update_hooks import Hook, call_after, call_before
+from .untrained import solvers, warn_of_untrained
+from .update_hooks import Hook, call_hooks
+
+if TYPE_CHECKING:
+    from ..training.modules import Module
 
 Transformation: TypeAlias = optax.GradientTransformation
-
-
-@runtime_checkable
-class HasParameters(Protocol):
-    """A Module: an object that lists its own trainable parameters."""
-
-    def get_parameters(self) -> Mapping[str, Variable]:
-        """The trainable parameters, by name."""
 
 
 class Solver:
@@ -85,25 +78,27 @@ class Solver:
     """Whether the transformation is the user's, and may call functions on the host."""
     takes_residuals = False
     """Whether training steps give it residuals, from which it computes directions."""
+    _places: Mapping[str, str] = {}
+    """nnabla's names, if it has any, of the places in optax's state; 't' counts updates."""
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, names: Mapping[str, str] | None = None) -> None:
+        if names is not None:
+            cls._places = names
         if "__init__" in vars(cls):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
 
     def __init__(self, lr: Rate = 1e-3) -> None:
         self._params: OrderedDict[str, Variable] = OrderedDict()
         self._variables: tuple[Variable, ...] = ()
-        # A flat tuple of the state's arrays, which is faster to pass on than a tree.
-        self._state: StateValue | InPlaceState | None = None
+        self._state: SolverArrays | None = None  # a flat tuple of arrays is faster to pass on than a tree
         self._structure: Any = None
         self._lr: Rate
+        self._schedule: Callable[[int], Any] | None  # the function for which `_lr` stands if it is no number
         self._held_rate: tuple[float, Any] | None  # the rate, and the same as an array once it has been read
-        self._held_schedule: tuple[Rate, Any]  # the rate, and the function it stands for if it is a schedule
         self._needs_x64 = False
-        self._scaling: LossScale | None = None
+        self.scaling: LossScale | None = None  # the argument of `loss_scaling`
         self._initial_lr = self._set_rate(lr, self.rate_name)
         self.updating = threading.RLock()  # held while parameters and state change or are replaced
-        self.holder: InPlaceUpdate | None = None  # which parameters and state are read from
         self.unused_change = ""  # the method that changed gradients since the last update, or ""
         self._compile()
 
@@ -119,10 +114,6 @@ class Solver:
     def directions(self, residuals: list[Variable], parameters: list[Variable], damping: Variable) -> list[Variable]:
         """The directions to subtract, for a solver that takes residuals; `damping` is read from its state."""
         raise NotImplementedError(f"{type(self).__name__} takes no residuals")
-
-    def _look_at_step(self) -> None:
-        """Look at the state after a training step, for a solver that takes residuals, and warn if something is wrong.
-        """
 
     @staticmethod
     def from_optax(tx: Transformation | Callable[[Any], Transformation], lr: Rate | None = None) -> Solver:
@@ -141,13 +132,9 @@ class Solver:
         """
         return FromOptax(tx, lr)
 
-    def settings(self) -> dict[str, Any]:
-        """Its constructor arguments and later settings, except the parameters and the current learning rate."""
-        made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_scaling"}
-        return {name: value for name, value in vars(self).items() if name not in made_anew}
-
     def __getstate__(self) -> dict[str, Any]:
-        kept = {**self.settings(), "_lr": self._lr, "_params": self._params}
+        made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_lr", "_params", "scaling"}
+        kept = {name: value for name, value in vars(self).items() if name not in made_anew}
         if self._state is None:
             return kept
         with self.updating:
@@ -173,7 +160,7 @@ class Solver:
     # ---------------------------------------------------------------- parameters
 
     def set_parameters(
-        self, param_dict: Mapping[str, Variable] | HasParameters, reset: bool = True, retain_state: bool = False
+        self, param_dict: Mapping[str, Variable] | Module, reset: bool = True, retain_state: bool = False
     ) -> None:
         """Set the parameters to train.
 
@@ -182,12 +169,11 @@ class Solver:
             reset: Forget the parameters set before; otherwise add these to them.
             retain_state: Keep the state of parameters that were set before under the same name.
         """
-        if isinstance(param_dict, HasParameters):
-            param_dict = param_dict.get_parameters()
-        if not isinstance(param_dict, Mapping):
+        named = param_dict.get_parameters() if hasattr(param_dict, "get_parameters") else param_dict
+        if not isinstance(named, Mapping):
             raise TypeError("set_parameters: expected a dict of Variables, such as nn.get_parameters() or {'w': w}, "
                             f"or a Module, got {type(param_dict).__name__}")
-        given = dict(param_dict)
+        given = dict(named)
         for name, p in given.items():
             if not isinstance(p, Variable):
                 raise TypeError(f"set_parameters: {name!r} must be a Variable, got {type(p).__name__}")
@@ -217,45 +203,36 @@ class Solver:
 
     def _replace(self, params: OrderedDict[str, Variable], kept: list[str]) -> None:
         """Train `params` from now on; those named in `kept` keep their state, and then step counters continue."""
-
-        def become(solver: Solver) -> None:
-            old = solver.named_state() if solver._state is not None and kept else {}
-            solver._params = params
-            for p in params.values():
-                if p.cell.axes is None:  # parameters have no batch axis
-                    p.cell.axes = ()
-            solver._variables = tuple(params.values())
-            solver._needs_x64 = any(p.spec.needs_x64 for p in solver._variables)
-            solver._held_rate = None  # its dtype follows that of the parameters
-            solver._start_from(old, kept)
-
+        for p in params.values():
+            if p.cell.axes is None:  # parameters have no batch axis
+                p.cell.axes = ()
         with self.updating:
-            self._compile()  # harmless if the change fails; the old one would not fit
-            self._change(become)
+            old = self.named_state() if self._state is not None and kept else {}
+            needs_x64 = any([p.spec.needs_x64 for p in params.values()])
+            # The dtype of the learning rate's array follows that of the parameters.
+            self._start_anew(old, kept, _params=params, _needs_x64=needs_x64, _held_rate=None)
             solvers.add(self)
             reached_leaves.watch(self)
 
-    def _change(self, change: Callable[[Solver], None]) -> None:
-        """Let `change` alter several attributes of the solver atomically."""
-        with self.updating:
-            twin = object.__new__(type(self))
-            twin.__dict__.update(self.__dict__)
-            change(twin)
-            self.__dict__.update(twin.__dict__)
-
-    def _start_from(self, old: Mapping[str, Any], kept: list[str]) -> None:
-        """Rebuild the state; counters, and the state of parameters named in `kept`, are taken from `old`."""
-        updates, self._state = self.updates if kept else 0, None
+    def _start_anew(self, old: Mapping[str, Any], kept: list[str], **changes: Any) -> None:
+        """Change attributes, and rebuild the state, atomically: counters, and the state of parameters named in `kept`,
+        are taken from `old`, a named state. The caller holds the lock."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self), **changes, _state=None)
+        twin._variables = tuple(twin._params.values())  # a new object, so that training steps notice the change
+        updates = self.updates if kept else 0
         if old:
-            states: dict[str, Any] = dict(self.named_state())
+            states: dict[str, Any] = dict(twin.named_state())
             for key, array in states.items():
                 owner = key.partition(":")[2]
                 before = old.get(key)
                 if before is not None and (not owner or owner in kept) and before.shape == array.shape:
                     states[key] = np.asarray(before).astype(array.dtype)
-            self.take_named(states, updates)
+            twin.take_named(states, updates)
         elif updates:
-            self.set_updates(updates)
+            twin._state = SolverArrays(twin._flat_state(), updates)
+        self._compile()  # harmless if nothing follows; the old one would not fit
+        vars(self).update(vars(twin) | {"_update": self._update})
 
     # ---------------------------------------------------------------- learning rate
 
@@ -275,9 +252,7 @@ class Solver:
         """Set the learning rate, and return that of the next update."""
         schedule = schedule_of(rate)
         lr = as_rate(rate, name) if schedule is None else scheduled(schedule, self.updates, name)
-        self._lr = lr if schedule is None else rate
-        self._held_schedule = rate, schedule
-        self._held_rate = None
+        self._lr, self._schedule, self._held_rate = lr if schedule is None else rate, schedule, None
         return lr
 
     @property
@@ -289,11 +264,8 @@ class Solver:
     def _rate(self) -> Any:
         """The learning rate as a JAX array, which is neither compiled in nor converted at each step. It is made when
         first read, because that starts JAX's backend."""
-        lr, held = self._lr, self._held_rate
-        if held is not None and held[0] is lr:
-            return held[1]
-        lr = self.learning_rate()
-        if held is None or held[0] != lr:
+        lr, held = self.learning_rate(), self._held_rate
+        if held is None or (held[0] is not lr and held[0] != lr):  # it may be NaN
             array: Any = np.array(lr, np.float64 if self._needs_x64 else np.float32)
             if jax.process_count() == 1:  # else a JAX array would belong to this process alone; NumPy's is for all
                 with x64_if(self._needs_x64), jax.ensure_compile_time_eval():
@@ -306,10 +278,8 @@ class Solver:
         lr = self._lr
         if isinstance(lr, float):
             return lr
-        held, schedule = self._held_schedule
-        if held is not lr:  # this solver is a copy
-            schedule = schedule_of(lr)
-            self._held_schedule = lr, schedule
+        schedule: Any = self._schedule or schedule_of(lr)
+        self._schedule = schedule  # which a copy does not have yet
         return scheduled(schedule, self.updates, self.rate_name)
 
     # ---------------------------------------------------------------- a step
@@ -337,7 +307,7 @@ class Solver:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
         if reached_leaves.unwatch(self):
             warn_of_untrained("update", reached_leaves.along_with(self._variables))
-        call_before(update_pre_hook)
+        call_hooks("pre", update_pre_hook)
         self.unused_change = ""
         check_not_traced("an update of parameters", STEP_TO_TRACE)
         with self.updating:
@@ -345,7 +315,7 @@ class Solver:
             found = iter(arrays_in([p.grad for p, stays in zip(self._variables, frozen, strict=True) if not stays]))
             grads = [None if stays else next(found) for stays in frozen]
             self._update(tuple(frozen) if any(frozen) else None, (self._rate, grads))
-        call_after(update_post_hook)
+        call_hooks("post", update_post_hook)
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
         lr, grads = arguments
@@ -371,7 +341,7 @@ class Solver:
         lr: Any,
         change: Callable[[Arrays, Arrays], Arrays] | None = None,
         finite: Any = None,
-        loss: Loss | None = None,
+        facts: Mapping[str, Any] | None = None,
     ) -> tuple[Arrays, Any]:
         """One step as a pure function of arrays: the new parameters and the new state.
 
@@ -382,17 +352,18 @@ class Solver:
             lr: The learning rate, a number or a traced scalar.
             change: Applied first to parameters and unscaled gradients; returns the gradients to move along.
             finite: A traced bool: if false nothing changes, except that a dynamic loss scale shrinks.
-            loss: The loss and a function that computes it for other parameters, for transformations that need them.
+            facts: Extra arguments for transformations that need them: `value`, the loss; `value_fn`, which computes it
+                for other parameters; and `direction`, the directions to subtract, for a solver that takes residuals.
         """
 
         def move(params: Arrays, grads: Arrays, state: Any) -> tuple[Arrays, Any]:
             changed = grads if change is None else change(params, grads)
-            tx = self.transformation(lr)
-            updates, new = transformed(tx, changed, state, params, {} if loss is None else loss.facts(grads))
+            extra = {**facts, "grad": grads} if facts else {}
+            updates, new = transformed(self.transformation(lr), changed, state, params, extra)
             return optax.apply_updates(params, updates), jax.tree.map(like, new, state)
 
-        if self._scaling is not None:
-            return scaled_update(move, self._scaling, params, grads, state, finite)
+        if self.scaling is not None:
+            return scaled_update(move, self.scaling, params, grads, state, finite)
         if finite is None:
             return move(params, grads, state)
         moved: tuple[Arrays, Any] = done_if(finite, lambda: move(params, grads, state), (params, state))
@@ -401,7 +372,7 @@ class Solver:
     def _init(self) -> Callable[[Arrays], Any]:
         """Returns the function that makes the state for arrays of parameters."""
         init = self.transformation(self._initial_lr).init
-        return init if self._scaling is None else scaled_init(init, self._scaling)
+        return init if self.scaling is None else scaled_init(init, self.scaling)
 
     @property
     def state(self) -> Any:
@@ -412,7 +383,7 @@ class Solver:
     @state.setter
     def state(self, value: Any) -> None:
         arrays, self._structure = jax.tree.flatten(value)
-        self._state = StateValue(tuple(arrays), self.updates)
+        self._state = SolverArrays(tuple(arrays), self.updates)
 
     def _flat_state(self) -> Arrays:
         if self._state is None:
@@ -435,7 +406,7 @@ class Solver:
             ValueError: `decay_rate` is negative or not finite.
         """
         rate = as_rate(decay_rate, "weight_decay: decay_rate")
-        self._change_gradients("weight_decay", decayed, rate, pre_hook, post_hook)
+        self._change_gradients("weight_decay", with_decay, rate, pre_hook, post_hook)
 
     def clip_grad_by_norm(
         self, clip_norm: float, pre_hook: Hook | None = None, post_hook: Hook | None = None
@@ -463,38 +434,38 @@ class Solver:
         factor = as_real(scale, "scale_grad: scale")
         if not math.isfinite(factor):
             raise ValueError(f"scale_grad: scale must be finite, got {scale!r}")
-        self._change_gradients("scale_grad", scaled_gradients, factor, pre_hook, post_hook)
+        self._change_gradients("scale_grad", times, factor, pre_hook, post_hook)
 
     def _change_gradients(
-        self, name: str, function: Callable[..., Arrays], value: float, pre_hook: Hook | None, post_hook: Hook | None
+        self, name: str, change: Callable[..., Any], number: float, pre_hook: Hook | None, post_hook: Hook | None
     ) -> None:
         check_process()
-        call_before(pre_hook)
+        call_hooks("pre", pre_hook)
         with self.updating:
             self.unused_change = name
             moved = [p for p in self._variables if not p.grad.is_zero]
             cells = [p.grad for p in moved]
             params, grads = arrays_in([p.cell for p in moved]), arrays_in(cells)
             with x64_if(self._needs_x64):
-                changed = function(tuple(params), tuple(grads), value, self.loss_scale)
+                arrays = changed(change, tuple(params), tuple(grads), number, self.loss_scale)
             for cell in cells:
                 cell.variable = None  # the cell gets another value
-            put_together(cells, changed)
-        call_after(post_hook)
+            put_together(cells, arrays)
+        call_hooks("post", post_hook)
 
     def check_inf_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
         """Whether any gradient has an infinite element."""
-        return self._found(pre_hook, post_hook)[0]
+        return self._has_inf_has_nan(pre_hook, post_hook)[0]
 
     def check_nan_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
         """Whether any gradient has a NaN."""
-        return self._found(pre_hook, post_hook)[1]
+        return self._has_inf_has_nan(pre_hook, post_hook)[1]
 
     def check_inf_or_nan_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
         """Whether any gradient has an infinite element or a NaN."""
-        return any(self._found(pre_hook, post_hook))
+        return any(self._has_inf_has_nan(pre_hook, post_hook))
 
-    def _found(self, pre_hook: Hook | None, post_hook: Hook | None) -> tuple[bool, bool]:
+    def _has_inf_has_nan(self, pre_hook: Hook | None, post_hook: Hook | None) -> tuple[bool, bool]:
         check_process()
         if pre_hook is not None:
             pre_hook()
@@ -532,21 +503,15 @@ class Solver:
             ValueError: It is not a power of two, or not in the range of float32.
         """
         scaling = as_loss_scale(scale, "loss_scaling: scale")
-
-        def become(solver: Any) -> None:
-            old = {} if solver._state is None else solver.named_state()
-            solver._scaling = scaling
-            solver._variables = tuple(solver._params.values())  # a new object, so that training steps notice the change
-            solver._start_from({n: a for n, a in old.items() if n not in NAMES_OF_LOSS_SCALE}, list(solver._params))
-
         with self.updating:
-            self._compile()  # harmless if the change below fails
-            self._change(become)
+            old = {} if self._state is None else self.named_state()
+            old = {name: array for name, array in old.items() if name not in NAMES_OF_LOSS_SCALE}
+            self._start_anew(old, list(self._params), scaling=scaling)
 
     @property
     def loss_scale(self) -> float | jax.Array:
         """The number to multiply the loss by; if it is dynamic, a float32[] that may not be ready yet."""
-        scaling = self._scaling
+        scaling = self.scaling
         if isinstance(scaling, DynamicLossScale):
             scale: jax.Array = self.state.loss_scale.scale
             return scale
@@ -555,16 +520,7 @@ class Solver:
     @property
     def skipped_updates(self) -> int:
         """How many updates a dynamic loss scale has skipped because of infinite or NaN gradients."""
-        dynamic = self._dynamic_state()
-        return 0 if dynamic is None else int(dynamic.skipped)
-
-    @property
-    def scaling(self) -> float | DynamicLossScale | None:
-        """The argument of `loss_scaling`."""
-        return self._scaling
-
-    def _dynamic_state(self) -> DynamicState | None:
-        return self.state.loss_scale if isinstance(self._scaling, DynamicLossScale) else None
+        return int(self.state.loss_scale.skipped) if isinstance(self.scaling, DynamicLossScale) else 0
 
     # ---------------------------------------------------------------- state
 
@@ -596,9 +552,9 @@ class Solver:
     def take_named(self, named: Mapping[str, Any], updates: int) -> None:
         """Take over arrays from `named_state`, and the number of updates."""
         own = self.named_state()
-        given = fitting_states(named, own, self._scaling)
+        given = fitting_states(named, own, self.scaling)
         with self.updating, x64_if(self._needs_x64):
-            self._state = StateValue(tuple([jnp.array(given[name]) for name in own]), updates)
+            self._state = SolverArrays(tuple([jnp.array(given[name]) for name in own]), updates)
 
     def save_states(self, path: str | Path) -> None:
         """Save the state to a file, which is replaced atomically.
@@ -656,16 +612,10 @@ class Solver:
         state = self._state
         return 0 if state is None else state.updates
 
-    def set_updates(self, count: int) -> None:
-        """Continue schedules as after this many updates; counters in the state stay as they are."""
-        count = checked_count(count, "set_updates: count", 0)
-        with self.updating:
-            self._state = StateValue(self._flat_state(), count)
-
     def named_state(self) -> dict[str, jax.Array]:
         """The arrays of the state by name: 'mean:conv/W' for one of a parameter, 't' for the count."""
-        state, names = self.state, names_by_place(type(self))
-        named = names_of_state(self._init(), state, self._names_in_state, names)
+        state = self.state
+        named = names_of_state(self._init(), state, self._names_in_state, self._places)
         return dict(zip(named, jax.tree.leaves(state), strict=True))
 
     @property
@@ -675,7 +625,29 @@ class Solver:
 
     def _counts(self, named: Mapping[str, Any]) -> bool:
         """Whether it computes with the number of updates, which is then among the arrays of its state."""
-        return "t" in named and "t" in names_by_place(type(self)).values()
+        return "t" in named and "t" in self._places.values()
+
+
+def transformed(
+    tx: Transformation, grads: Arrays, state: Any, params: Arrays, facts: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Apply a transformation: returns the updates of the parameters, and the new state.
+
+    Raises:
+        TypeError: The transformation needs an argument that is not among the facts.
+    """
+    if not isinstance(tx, optax.GradientTransformationExtraArgs):
+        facts = {}
+    try:
+        updates, new = tx.update(grads, state, params, **facts)
+    except TypeError as error:
+        missing = re.search(r"required keyword-only arguments?: (.*)", str(error))
+        if missing is None:
+            raise
+        there = f"passes only {', '.join(facts)}" if facts else (
+            "passes only gradients; nn.train_step passes value, grad and value_fn")
+        raise TypeError(f"the optax transformation requires {missing[1]}, but this update {there}") from error
+    return updates, new
 
 
 def by_name(tx: Transformation, names: tuple[str, ...]) -> Transformation:

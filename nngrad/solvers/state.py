@@ -13,7 +13,6 @@ import optax
 from jax.extend.core import ClosedJaxpr, Literal
 
 from ..extend import NdArray, Variable, interrupt_safe, leaf_of
-from .donation import from_host
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, ScaledState
 
 
@@ -41,8 +40,8 @@ def first_state(init: Callable[[Any], Any], params: tuple[Any, ...]) -> Any:
     closed = jitted.trace(params).jaxpr
     numbers = None if any([getattr(a, "committed", False) for a in params]) else _numbers_of(closed)
     if numbers is not None:
-        filled = [from_host(np.full(a.shape, x, a.dtype)) for a, x in zip(closed.out_avals, numbers, strict=True)]
-        return jax.tree.unflatten(trees[0], filled)
+        arrays = [np.full(a.shape, x, a.dtype) for a, x in zip(closed.out_avals, numbers, strict=True)]
+        return jax.tree.unflatten(trees[0], jax.device_put(arrays, may_alias=False))
     return jax.tree.unflatten(trees[0], jitted(params))
 
 
@@ -161,7 +160,7 @@ def fitting_states(states: Mapping[str, Any], own: Mapping[str, Any], scaling: L
         if name.rpartition(".")[2] in _COUNTERS and (array < 0).any():
             raise ValueError(f"set_states: {name!r} is a counter and must not be negative, got {array}")
     if isinstance(scaling, DynamicLossScale):
-        scaling.check_scale(given["loss_scale.scale"], "set_states: 'loss_scale.scale'")
+        scaling.checked_scale(given["loss_scale.scale"], "set_states: 'loss_scale.scale'")
     return given
 
 
@@ -173,31 +172,3 @@ _PROBE = 1_000_003
 """A size that no state array has by itself."""
 _INNER = jax.tree_util.GetAttrKey("inner")
 NAMES_OF_LOSS_SCALE = {f"loss_scale.{field}" for field in DynamicState._fields}
-
-
-_AVERAGES = {"0.mu": "mean", "0.nu": "var", "0.count": "t"}
-_LARGEST = {"mu": "m", "nu": "v", "nu_max": "v_hat", "count": "t"}
-
-_NAMES: Mapping[str, Mapping[str, str]] = {
-    "Momentum": {"1.trace": "m"},
-    "Nesterov": {"1.trace": "m"},
-    "SgdW": {"1.trace": "m"},
-    "Adam": _AVERAGES,
-    "Adamax": {"0.mu": "m", "0.nu": "u", "0.count": "t"},
-    "AMSGRAD": {f"0.{place}": name for place, name in _LARGEST.items()},
-    "AdaBound": {"mu": "mean", "nu": "var", "count": "t"},
-    "AMSBound": _LARGEST,
-    "Lion": {"0.mu": "m", "0.count": "t"},
-    "Adagrad": {"0.total": "v"},
-    "Adadelta": {"0.e_g": "e_sqr_grad", "0.e_x": "e_sqr_delta"},
-    "RMSprop": {"0.nu": "v"},
-    "RMSpropGraves": {"0.nu": "n", "0.mu": "g", "2.trace": "d"},
-    "Lars": {"2.trace": "v"},
-    "Lamb": _AVERAGES,
-}
-"""By class name, which subclasses inherit: names of the places in optax's state. 't' counts updates."""
-
-def names_by_place(kind: type) -> Mapping[str, str]:
-    """The names for a class of solvers; none for transformations without a solver in nnabla."""
-    own = [each.__name__ for each in kind.__mro__ if each.__module__.startswith("nngrad.solvers.")]
-    return next((_NAMES[name] for name in own if name in _NAMES), {})

@@ -8,9 +8,8 @@ from typing import Any
 
 Hook = Callable[[], Any]
 
-_before: ContextVar[Mapping[str, Hook]] = ContextVar("solver_pre_hooks", default={})  # noqa: B039  it is never changed
-_after: ContextVar[Mapping[str, Hook]] = ContextVar("solver_post_hooks", default={})  # noqa: B039
-"""Hooks by key, the oldest first. The dicts are replaced, never changed."""
+_hooks: ContextVar[Mapping[tuple[str, str], Hook]] = ContextVar("solver_hooks", default={})  # noqa: B039
+"""Hooks by "pre" or "post", and key, the oldest first. The dict is replaced, never changed."""
 
 
 def set_solver_pre_hook(key: str, solver_pre_hook: Hook | None) -> None:
@@ -23,7 +22,7 @@ def set_solver_pre_hook(key: str, solver_pre_hook: Hook | None) -> None:
         key: The key for `unset_solver_pre_hook`; a hook with the same key is replaced.
         solver_pre_hook: The hook; None sets none.
     """
-    _set(_before, key, solver_pre_hook, "solver_pre_hook")
+    _set("pre", key, solver_pre_hook)
 
 
 def set_solver_post_hook(key: str, solver_post_hook: Hook | None) -> None:
@@ -33,7 +32,7 @@ def set_solver_post_hook(key: str, solver_post_hook: Hook | None) -> None:
         key: The key for `unset_solver_post_hook`; a hook with the same key is replaced.
         solver_post_hook: The hook; None sets none.
     """
-    _set(_after, key, solver_post_hook, "solver_post_hook")
+    _set("post", key, solver_post_hook)
 
 
 def unset_solver_pre_hook(key: str) -> None:
@@ -42,7 +41,7 @@ def unset_solver_pre_hook(key: str) -> None:
     Args:
         key: The key.
     """
-    _before.set({k: hook for k, hook in _before.get().items() if k != key})
+    _unset("pre", key)
 
 
 def unset_solver_post_hook(key: str) -> None:
@@ -51,29 +50,25 @@ def unset_solver_post_hook(key: str) -> None:
     Args:
         key: The key.
     """
-    _after.set({k: hook for k, hook in _after.get().items() if k != key})
+    _unset("post", key)
 
 
-def call_before(own: Hook | None = None) -> None:
-    """Call the registered pre-hooks, and one of this call's own."""
-    _call(_before, own)
-
-
-def call_after(own: Hook | None = None) -> None:
-    """Call the registered post-hooks, and one of this call's own."""
-    _call(_after, own)
-
-
-def _set(hooks: ContextVar[Mapping[str, Hook]], key: str, hook: Hook | None, name: str) -> None:
-    if hook is None:
-        return
-    if not callable(hook):
-        raise TypeError(f"{name}: expected a function of no arguments, got {hook!r}")
-    hooks.set({**{k: h for k, h in hooks.get().items() if k != key}, key: hook})
-
-
-def _call(hooks: ContextVar[Mapping[str, Hook]], own: Hook | None) -> None:
-    for hook in hooks.get().values():
-        hook()
+def call_hooks(when: str, own: Hook | None = None) -> None:
+    """Call the registered "pre" or "post" hooks, and one of this call's own."""
+    for (registered, _), hook in _hooks.get().items():
+        if registered == when:
+            hook()
     if own is not None:
         own()
+
+
+def _set(when: str, key: str, hook: Hook | None) -> None:
+    if hook is not None and not callable(hook):
+        raise TypeError(f"solver_{when}_hook: expected a function of no arguments, got {hook!r}")
+    if hook is not None:
+        _unset(when, key)
+        _hooks.set({**_hooks.get(), (when, key): hook})
+
+
+def _unset(when: str, key: str) -> None:
+    _hooks.set({registered: hook for registered, hook in _hooks.get().items() if registered != (when, key)})

@@ -14,11 +14,10 @@ from ..extend import NdArray, Spec, Variable, host_array, lower, spec_of
 from ..jax.to_jax import SHAPES_ARE_FIXED
 from ..solvers.gradients import Arrays, widened_array
 from ..solvers.in_place import Results
-from ..solvers.loss_facts import Loss
 from ..solvers.loss_scale import DynamicLossScale, divided, divisor_of, like
 from ..solvers.solver import Solver
 from .moving_average import MovingAverage
-from .options import Auxiliary, GradientChange, StepOptions, measures
+from .options import Auxiliary, StepOptions, gradient_change, measures
 from .step_graph import LeafSource, Place, StepGraph
 
 
@@ -77,19 +76,14 @@ class StepComputation:
         self._input_names = names
         self._count = options.accumulate
         self._on_nan = options.on_nan
-        self._change = GradientChange(options, self._names)
+        self._change = gradient_change(options, self._names)
         self._wanted = frozenset() if auxiliary is None else auxiliary.measures
         self.input_specs = [spec_of_whole(spec, self._count) for spec in inputs]
         """The specs of the inputs of a call, for a whole batch."""
         self._results = [loss, *[x.spec for x in auxiliary.variables]] if auxiliary is not None else [loss]
-        self._gradients = graph.gradients
-        self._directions = graph.directions
-        self._updates_from = graph.updates_from
-        self._places = graph.places
-        self._keys = graph.keys
-        self._places_of_updated = list(graph.places_of_updated)
+        self._graph = graph
         if self._count > 1:
-            for source, i in self._places_of_updated:
+            for source, i in graph.places_of_updated:
                 if source is LeafSource.INPUTS:
                     raise ValueError(f"inputs[{i}]: cannot be divided into parts (accumulate={self._count}), "
                                      "because the graph writes to it")
@@ -111,16 +105,15 @@ class StepComputation:
             grads = [like(g, p) for g, p in zip(grads, params, strict=True)]
         flags = self._flags(loss, grads)
         allowed = self._allowed(flags)
-        change = None if self._change.is_none else self._change
-        facts = Loss(loss, self._loss_of(sources, tree))
+        facts = {"value": loss, "value_fn": self._loss_of(sources, tree)}
         if solver.takes_residuals:
-            moves = zip(self._directions, params, strict=True)
-            facts = facts._replace(direction=tuple([like(results[k], p) for k, p in moves]))
-        new, after = solver.pure_update(tuple(params), tuple(grads), tree, lr, change, allowed, facts)
+            moves = zip(self._graph.directions, params, strict=True)
+            facts["direction"] = tuple([like(results[k], p) for k, p in moves])
+        new, after = solver.pure_update(tuple(params), tuple(grads), tree, lr, self._change, allowed, facts)
 
-        updates = list(results[self._updates_from :])
+        updates = list(results[self._graph.updates_from :])
         if self._on_nan is not None:
-            before = [sources[k][i] for k, i in self._places_of_updated]
+            before = [sources[k][i] for k, i in self._graph.places_of_updated]
             updates = [jnp.where(allowed, u, b) for u, b in zip(updates, before, strict=True)]
         moved = self._moved_averages(sources, new, updates, allowed)
         own: Any = loss
@@ -140,7 +133,7 @@ class StepComputation:
         """The gradient of each parameter, including the loss scale."""
         return [
             sum([results[k] for k in numbers[1:]], results[numbers[0]]) if numbers else jnp.zeros_like(p)
-            for numbers, p in zip(self._gradients, params, strict=True)
+            for numbers, p in zip(self._graph.gradients, params, strict=True)
         ]
 
     def _loss_of(self, sources: list[Any], state: Any) -> Callable[[Arrays], Any]:
@@ -172,21 +165,21 @@ class StepComputation:
     def _run(self, sources: list[Any]) -> Sequence[Any]:
         """The results of the program for the whole batch."""
         if self._count == 1:
-            return self._program(*[sources[k][i] for k, i in self._places])
+            return self._program(*[sources[k][i] for k, i in self._graph.places])
         _, arrays, live, _ = sources
-        carried = [i for _, i in self._places_of_updated]
+        carried = [i for _, i in self._graph.places_of_updated]
 
         def run(slices: Arrays, keys: Sequence[Any], leaves: Sequence[Any]) -> Sequence[Any]:
             now = list(live)
-            for i, value in [*zip(self._keys, keys, strict=True), *zip(carried, leaves, strict=True)]:
+            for i, value in [*zip(self._graph.keys, keys, strict=True), *zip(carried, leaves, strict=True)]:
                 now[i] = value
             given = [*sources]
             given[LeafSource.INPUTS], given[LeafSource.LEAVES] = slices, now
-            return self._program(*[given[k][i] for k, i in self._places])
+            return self._program(*[given[k][i] for k, i in self._graph.places])
 
         averaged = [] if self._auxiliary is None else self._auxiliary.is_averaged
         return over_parts(
-            run, self._count, arrays, [live[i] for i in self._keys], [jnp.asarray(live[i]) for i in carried],
+            run, self._count, arrays, [live[i] for i in self._graph.keys], [jnp.asarray(live[i]) for i in carried],
             stacked=[1 + i for i, is_averaged in enumerate(averaged) if not is_averaged],
         )
 

@@ -6,7 +6,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,16 +23,14 @@ from ..extend import (
     leaf_of,
     put_together,
     spec_of,
+    writing,
     x64_if,
 )
-from ..files.storage import read_into, write_arrays
 from ..solvers.gradients import Arrays
 from ..solvers.loss_scale import like
 from ..solvers.rates import as_decay
 from ..solvers.state import fitting_states
 from .modules import named_parameters
-
-_COUNT = "count"
 
 
 class MovingAverage:
@@ -101,7 +98,7 @@ class MovingAverage:
 
     def moved(self, before: Arrays, params: Arrays) -> Arrays:
         """The count and the averages after another step, whose result is `params`: a pure function of arrays."""
-        return _moved(before, params, *self.described)
+        return _moved(before, params, self.decay, self.bias_correction)
 
     def update(self) -> None:
         """Update the averages with the current parameters, as after another step."""
@@ -110,7 +107,8 @@ class MovingAverage:
         with x64_if(self._needs_x64):
             arrays = arrays_in([*cells, *[p.cell for p in self._params.values()]])
             split = len(cells)
-            put_together(cells, _jitted(tuple(arrays[:split]), tuple(arrays[split:]), *self.described))
+            before, params = tuple(arrays[:split]), tuple(arrays[split:])
+            put_together(cells, _jitted(before, params, self.decay, self.bias_correction))
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -156,28 +154,11 @@ class MovingAverage:
             raise TypeError(f"set_states: expected arrays by name, got {type(states).__name__}")
         own = dict(zip(self._names(), self.leaves, strict=True))
         given = fitting_states(states, own, None)
-        put_together([x.cell for x in own.values()], [np.array(given[name]) for name in own])
-
-    def save_states(self, path: str | Path) -> None:
-        """Write the count and the averages to a safetensors file, which is replaced atomically."""
-        write_arrays(path, self.get_states(), {"average": type(self).__name__})
-
-    def load_states(self, path: str | Path) -> None:
-        """Read the count and the averages from a file of `save_states`.
-
-        Raises:
-            ValueError: The file is damaged, or its contents do not fit, as in `set_states`; nothing is changed.
-            OSError: The file cannot be read.
-        """
-        read_into(path, lambda arrays, _: self.set_states(arrays))
+        with writing:
+            put_together([x.cell for x in own.values()], [np.array(given[name]) for name in own])
 
     def _names(self) -> list[str]:
-        return [_COUNT, *[f"average:{name}" for name in self._averages]]
-
-    @property
-    def described(self) -> tuple[float, bool]:
-        """The settings that identify its computation."""
-        return self.decay, self.bias_correction
+        return ["count", *[f"average:{name}" for name in self._averages]]
 
     def __repr__(self) -> str:
         return f"<moving average of {len(self._params)} parameters, decay {self.decay:g}, {self.count} steps>"

@@ -59,37 +59,32 @@ class StepOptions:
             raise ValueError("averages: the same average is given twice")
 
 
-class GradientChange:
-    """Gradient clipping and weight decay, in this order: clip by value, by each gradient's norm, and by the global
-    norm, then add weight decay."""
+def gradient_change(options: StepOptions, names: Iterable[str]) -> Callable[[Arrays, Arrays], Arrays] | None:
+    """A function of the arrays of parameters and their gradients that clips the gradients by value, by each gradient's
+    norm, and by the global norm, and then adds weight decay; None if they stay as they are. `names` are those of the
+    parameters.
+    """
+    value, norm, global_norm = options.clip_grad_by_value, options.clip_grad_by_norm, options.clip_grad_by_global_norm
+    decay = options.weight_decay
+    decays = None if decay is None else [
+        as_rate(decay(name), f"weight_decay of {name!r}") if callable(decay) else decay for name in names
+    ]
+    if (value, norm, global_norm, decays) == (None, None, None, None):
+        return None
 
-    def __init__(self, options: StepOptions, names: Iterable[str]) -> None:
-        self._value = options.clip_grad_by_value
-        self._norm = options.clip_grad_by_norm
-        self._global_norm = options.clip_grad_by_global_norm
-        decay = options.weight_decay
-        self._decays = None if decay is None else tuple([
-            as_rate(decay(name), f"weight_decay of {name!r}") if callable(decay) else decay for name in names
-        ])
+    def changed(params: Arrays, grads: Arrays) -> Arrays:
+        if value is not None:
+            grads = tuple([within_bounds(g, value) for g in grads])
+        if norm is not None:
+            grads = tuple([within_norm(g, norm_of([g]), norm) for g in grads])
+        if global_norm is not None and global_norm < math.inf:
+            length = norm_of(grads)
+            grads = tuple([within_norm(g, length, global_norm) for g in grads])
+        if decays is not None:
+            grads = tuple([with_decay(p, g, rate) for p, g, rate in zip(params, grads, decays, strict=True)])
+        return grads
 
-    @property
-    def is_none(self) -> bool:
-        """Whether gradients are unchanged."""
-        return (self._value, self._norm, self._global_norm, self._decays) == (None, None, None, None)
-
-    def __call__(self, params: Arrays, grads: Arrays) -> Arrays:
-        """The gradients after clipping and weight decay."""
-        changed = list(grads)
-        if self._value is not None:
-            changed = [within_bounds(g, self._value) for g in changed]
-        if self._norm is not None:
-            changed = [within_norm(g, norm_of([g]), self._norm) for g in changed]
-        if self._global_norm is not None and self._global_norm < math.inf:
-            length = norm_of(changed)
-            changed = [within_norm(g, length, self._global_norm) for g in changed]
-        if self._decays is not None:
-            changed = [with_decay(p, g, rate) for p, g, rate in zip(params, changed, self._decays, strict=True)]
-        return tuple(changed)
+    return changed
 
 # ---------------------------------------------------------------- auxiliary results
 

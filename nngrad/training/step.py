@@ -26,8 +26,8 @@ from ..inspection.nan import nan_in
 from ..parallel.devices.grid import Mesh
 from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
-from ..solvers.loss_facts import warn_of_untrained
 from ..solvers.solver import Solver
+from ..solvers.untrained import warn_of_untrained
 from .computation import StepComputation, check_count, input_array
 from .modules import Module
 from .options import Auxiliary, StepOptions
@@ -164,8 +164,6 @@ class TrainStep(Generic[R]):
             if live:
                 kind += (*map(type, live), *map(_dtype_of, live))
             results = self._update(kind, (solver._rate, arrays, live))
-        if solver.takes_residuals:
-            solver._look_at_step()
         given: R = self._checked(results[0], results[1], arrays) if self._raises else results
         return given
 

@@ -152,8 +152,7 @@ class StepGraph:
         return LeafSource.LEAVES, number
 
     def _tell_of_idle(self, loss: Variable, leaves: list[Variable], names: list[str]) -> None:
-        """Warn of parameters, and of terms of the loss, that no gradient reaches. `leaves` are those that stand for
-        parameters in the graph."""
+        """Warn of parameters that no gradient reaches. `leaves` are those that stand for parameters in the graph."""
         reached = {id(x) for x in reached_leaves.of([loss], leaves, ())}
         there = {self._owners[id(x.cell)] for x in leaves}
         trained = {self._owners[id(x.cell)] for x in leaves if id(x) in reached}
@@ -163,37 +162,9 @@ class StepGraph:
             warn_user(f"train_step: the loss does not depend on {idle}; leave out parameters that should not be "
                       "trained, or check that the graph was built from these Variables")
         if cut:
-            warn_user(f"train_step: no gradient of the loss reaches {cut}, although it depends on them: {_CUTS}")
-        given = set(map(id, leaves))
-        for term in _terms_of(loss) if trained else ():
-            below = [x for x in leaves_of([term]) if id(x) in given]
-            if below and not reached_leaves.of([term], below, ()):
-                assert term.parent is not None  # a leaf reaches itself
-                named = repr(term.name) if term.name else f"the result of {term.parent.op.name}"
-                warn_user(f"train_step: a term of the loss, {named}, depends on parameters, but no gradient reaches "
-                          f"them from it, so it trains nothing: {_CUTS}")
-
-
-_CUTS = ("all ways to them lead through F.unlink, a function without gradient, need_grad=False, or a gradient that is "
-         "a constant (enable_double_backprop=False)")
-
-
-def _terms_of(loss: Variable) -> list[Variable]:
-    """The terms of a loss that is a sum of several, without the numbers that they are multiplied by, and without leaves
-    and results of `F.unlink`, which are constants on purpose."""
-    terms, waiting, seen = [], [loss], {id(loss)}
-    while waiting:
-        y = waiting.pop()
-        f = y.parent
-        if f is None or (f.op.constant and f.op.forwards_inputs):
-            continue
-        is_sum = f.op.linear == "together" or (f.op.linear is True and len(f.inputs) == 1)
-        if is_sum and all([x.spec.shape == () for x in f.inputs]):
-            waiting += [x for x in f.inputs if id(x) not in seen]
-            seen.update(map(id, f.inputs))
-        else:
-            terms.append(y)
-    return terms if len(terms) > 1 else []
+            warn_user(f"train_step: no gradient of the loss reaches {cut}, although it depends on them: all ways to "
+                      "them lead through F.unlink, a function without gradient, need_grad=False, or a gradient that is "
+                      "a constant (enable_double_backprop=False)")
 
 
 def _narrows(program: Program) -> bool:

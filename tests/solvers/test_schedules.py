@@ -140,10 +140,6 @@ def test_counts_of_updates(make: type[S.Solver]) -> None:
     assert solver.updates == 3
     solver.set_parameters({"w": w})
     assert solver.updates == 0 and solver.learning_rate() == 0.1
-    solver.set_updates(2)
-    assert solver.learning_rate() == halved(2)
-    with pytest.raises(ValueError, match=r"set_updates: count: must be 0 or more, got -1"):
-        solver.set_updates(-1)
 
 
 def test_wrong_rates() -> None:

@@ -102,31 +102,13 @@ def test_a_step_is_not_taken_where_none_lowers_the_loss() -> None:
     assert np.isnan(float(broken())) and p.d[0] == 0
 
 
-@pytest.mark.parametrize("adaptive", [None, False])
-def test_gauss_newton_adapts_its_damping_or_says_that_no_step_lowers_the_loss(adaptive: bool | None) -> None:
+def test_gauss_newton_adapts_its_damping() -> None:
     """From 3 on, a full step of atan goes too far; J^2 is 0.01 there, and the damping is less at first."""
-    p = nn.Parameter(np.array([3.0]))
-    step = nn.train_step(F.atan(p), [p], S.GaussNewton(line_search=1, adaptive=adaptive))
-    if adaptive is None:
+    for adaptive, is_enough in ((None, True), (False, False)):
+        p = nn.Parameter(np.array([3.0]))
+        step = nn.train_step(F.atan(p), [p], S.GaussNewton(line_search=1, adaptive=adaptive))
         losses = [float(step()) for _ in range(30)]
-        assert losses[-1] < 1e-12
-    else:
-        with pytest.warns(UserWarning, match="none of 1 lengths lowers the loss: raise damping=1e-08") as caught:
-            losses = [float(step()) for _ in range(12)]
-        assert len(set(losses)) == 1 and len(caught) == 1
-
-
-def test_gauss_newton_says_that_more_damping_does_not_help() -> None:
-    p = nn.Parameter(np.array([1.0]))
-    backwards = p - 2 * F.unlink(p)  # -p, with the derivative of p
-    step = nn.train_step(backwards - 1.0, [p], S.GaussNewton())
-    with pytest.warns(UserWarning, match="are the residuals random, or do their derivatives leave something out"):
-        losses = [float(step()) for _ in range(30)]
-    assert set(losses) == {2.0}
-    found = nn.train_step(p - 1.0, [p], S.GaussNewton())  # where nothing is left to gain, nothing is said
-    for _ in range(30):
-        found()
-    assert p.d.tolist() == [1.0]
+        assert (losses[-1] < 1e-12) == is_enough and (len(set(losses)) > 1) == is_enough
 
 
 def test_gauss_newton_goes_on_after_pickling() -> None:

@@ -164,32 +164,24 @@ gradients = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@pytest.mark.parametrize("fused", [False, True], ids=["loop", "train_step"])
+@settings(max_examples=10, deadline=None)
 @given(scaling=scalings(), sequence=gradients)
-def test_the_loop_follows_the_reference(scaling: DynamicLossScale, sequence: list[tuple[float, float]]) -> None:
-    w = Variable.from_numpy_array([4.0, -8.0], need_grad=True)
+def test_updates_follow_the_reference(
+    fused: bool, scaling: DynamicLossScale, sequence: list[tuple[float, float]]
+) -> None:
+    w, x = Variable.from_numpy_array([4.0, -8.0], need_grad=True), Variable((2,))
     solver, reference = S.Sgd(0.25), Reference(scaling, 0.25)
     solver.set_parameters({"w": w})
     solver.loss_scaling(scaling)
-    for gradient in sequence:
-        w.g = np.float32(gradient) * np.asarray(solver.loss_scale)
-        solver.update()
-        reference.update(np.array(gradient))
-        np.testing.assert_array_equal(w.d, reference.w)
-        assert float(solver.loss_scale) == reference.scale
-        assert solver.skipped_updates == reference.skipped
-
-
-@settings(max_examples=8, deadline=None)
-@given(scaling=scalings(), sequence=gradients)
-def test_train_step_follows_the_reference(scaling: DynamicLossScale, sequence: list[tuple[float, float]]) -> None:
-    w, x = Variable.from_numpy_array([4.0, -8.0], need_grad=True), Variable((2,))
-    solver, reference = S.Sgd(0.25), Reference(scaling, 0.25)
-    solver.loss_scaling(scaling)
     step = nn.train_step(F.sum(w * x), {"w": w}, solver, inputs=x)
     for gradient in sequence:
-        value = sum(w * g for w, g in zip(reference.w.tolist(), gradient, strict=True))
-        np.testing.assert_equal(float(step(np.float32(gradient))), value)  # the loss that is returned is not scaled
+        if fused:
+            value = sum(w * g for w, g in zip(reference.w.tolist(), gradient, strict=True))
+            np.testing.assert_equal(float(step(np.float32(gradient))), value)  # the loss is returned unscaled
+        else:
+            w.g = np.float32(gradient) * np.asarray(solver.loss_scale)
+            solver.update()
         reference.update(np.array(gradient))
         np.testing.assert_array_equal(w.d, reference.w)
         assert float(solver.loss_scale) == reference.scale
