@@ -23,10 +23,24 @@ import nngrad.functions as F
 from backward_registry import Registry, missing, registry
 
 from ..functions.array import in_dtype, zeros_like
-from ..graph import Function, NdArray, RuleCall, Spec, Variable, apply, build_options, contained, path_between
+from ..graph import (
+    Function,
+    NdArray,
+    RuleCall,
+    Spec,
+    Variable,
+    among,
+    apply,
+    build_options,
+    contained,
+    functions_of,
+    path_between,
+)
+from ..graph.function import next_serial
 from ..graph.options import Builder
+from ..graph.traverse import by_serial
 from ..graph.variable import leaf_of
-from ..rewrite.builder import emitting, recording
+from ..rewrite.builder import emitting
 from ..rewrite.masks import applied
 from ..rewrite.numbers import is_zero
 from .request import check_updates
@@ -164,18 +178,17 @@ class Pushforward:
         marks = [leaf_of(NdArray.of_spec(spec)) if spec.differentiable else None for spec in f.specs]
         us = [u for u in marks if u is not None]
         live = {id(x) for x, t in zip(f.inputs, ts, strict=True) if t is not None}
-        with recording(builder) as created:
-            order, builder.order = builder.order, f.order + 1
-            gxs = self.reverse.pulled(f, marks, outputs, live, {})
-            builder.order = order
-            pairs = [
-                (in_form_of(x, gx, True), t)
-                for x, gx, t in zip(f.inputs, gxs, ts, strict=True)
-                if gx is not None and t is not None
-            ]
-            path, active = depending(created, us)
-            gus = self.reverse.walk(builder, path, active, [gx for gx, _ in pairs], us, [t for _, t in pairs])
-            _, nonlinear = depending(created, us)
+        since, order, builder.order = next_serial(), builder.order, f.order + 1
+        gxs = self.reverse.pulled(f, marks, outputs, live, {})
+        builder.order = order
+        pairs = [
+            (in_form_of(x, gx, True), t)
+            for x, gx, t in zip(f.inputs, gxs, ts, strict=True)
+            if gx is not None and t is not None
+        ]
+        path, active = depending([gx for gx, _ in pairs], us, since)
+        gus = self.reverse.walk(builder, path, active, [gx for gx, _ in pairs], us, [t for _, t in pairs])
+        _, nonlinear = depending(gus, us, since)
         if any([id(gu) in nonlinear for gu in gus]):
             name = getattr(f.args.get("fun"), "name", f.op.name)
             raise NoForwardMode(
@@ -187,16 +200,11 @@ class Pushforward:
         return [None if u is None else next(found) for u in marks]
 
 
-def depending(functions: list[Function], us: list[Variable]) -> tuple[list[Function], set[int]]:
-    """The functions that depend on `us`, of those given in topological order; and the ids of `us` and of their outputs.
-    """
-    active = {id(u) for u in us}
-    found = []
-    for f in functions:
-        if any([id(x) in active for x in f.inputs]):
-            found.append(f)
-            active.update([id(y) for y in f.outputs])
-    return found, active
+def depending(outputs: list[Variable], us: list[Variable], since: int) -> tuple[list[Function], set[int]]:
+    """The functions made since a serial number that `outputs` are computed by and that depend on `us`, in the order of
+    their creation; and the ids of `us` and of their outputs."""
+    new = functions_of(outputs, lambda x: x.parent is not None and x.parent.serial > since)
+    return among(sorted(new, key=by_serial), us, of_values=True)
 
 
 def stretched(t: Variable, spec: Spec) -> Variable:

@@ -28,6 +28,7 @@ from ..graph import (
     set_switches,
 )
 from ..graph.capture import stands_for
+from ..graph.event import AROUND
 from ..graph.function import next_serial
 from ..graph.options import pause_collector, watching_for_users_code
 from ..graph.thresholds import FEWEST_ASKED
@@ -469,10 +470,8 @@ def built_in_best_mode(
 def obstacle_to_all(task: Task) -> str:
     """Why no mode but the reverse pass applies; empty if others may."""
     options = build_options()
-    if options.watching.hooks:
-        return "hooks are in force"
-    if options.watching.debug is not None:
-        return "debug mode is on"
+    if options.watched:
+        return "hooks are in force" if options.hears(*AROUND) else "functions are watched as they run"
     if not options.emitting.simplify:
         return "simplification is off"
     if not any([f.order or f.op.cost is not None for f in task.functions]):

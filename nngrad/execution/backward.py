@@ -21,7 +21,7 @@ from ..autodiff.grad import grad
 from ..autodiff.request import derivation_of, derived_in, given_gradient, given_gradients, reached_from, seed_array
 from ..graph import Function, NdArray, Variable, build_options, engine, leaves_of
 from ..graph.bounded_cache import cache_about_structures
-from ..graph.engine import provide
+from ..graph.engine import Hook, provide
 from ..graph.messages import warn_user
 from ..graph.ndarray import NOT_KEPT
 from ..graph.process import interrupt_safe
@@ -29,7 +29,6 @@ from ..graph.spec import x64_if
 from ..graph.thresholds import MOST_SUMS
 from ..graph.value import Value, put_together
 from .fused import Fused, FusedKey, Passed, at, fused_for, gradient_graph, passed
-from .interpret import Hook
 from .plans import Run, RunPlan, is_watched, numbers_of, plan_of, present
 from .reading import keep_exchanged, run_one_by_one, take_snapshot
 

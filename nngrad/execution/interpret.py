@@ -13,6 +13,7 @@ import jax
 from ..graph import Function, Op, RuleCall, Variable, build_options, engine, functions_of
 from ..graph.block import has_opaque
 from ..graph.bounded_cache import cache_about_structures
+from ..graph.event import AROUND, Event, Execution, Kind, Listener
 from ..graph.function import function_hooks
 from ..graph.op import arguments_need_x64
 from ..graph.placement import Placement, group_of, groups_of, several_processes
@@ -27,7 +28,7 @@ from .program import arrays_of
 if TYPE_CHECKING:
     from ..graph.placement import Mesh
 
-Hook = Callable[[Function], None] | None
+More = Sequence[tuple[Listener, Sequence[Kind]]]
 Arrays = tuple[Any, ...]
 
 single_ops = cache_about_structures(4096, most_bytes=1 << 30)
@@ -75,7 +76,7 @@ def run_unit(
     value: Callable[[Variable], Any],
     run: Callable[[Function, list[Any]], Arrays],
 ) -> None:
-    """Run the functions of a unit, with hooks around them.
+    """Run the functions of a unit, and tell those who listen to what is around whole functions.
 
     Args:
         unit: A function that the user built, or all that one call of a backward rule emitted.
@@ -86,40 +87,41 @@ def run_unit(
     if unit.call is None or origin is None:
         for f in unit.functions:
             inputs = [value(x) for x in f.inputs]
-            hooks = hooks_of(f) if f.order == 0 else ()
-            for hook in hooks:
-                hook.forward_preprocess(f, tuple(inputs))
-            results = run(f, inputs)
-            if hooks:
-                jax.block_until_ready(results)  # hooks may measure time
-            for hook in hooks:
-                hook.forward_postprocess(f, tuple(inputs))
+            if f.order or not is_hooked(f):
+                run(f, inputs)
+                continue
+            _tell_around("before", f, tuple(inputs), None)
+            jax.block_until_ready(run(f, inputs))  # hooks may measure time
+            _tell_around("after", f, tuple(inputs), None)
         return
-    hooks = hooks_of(origin)
     in_data = tuple([value(x) for x in origin.inputs])
     out_grad = tuple([None if gy is None else value(gy) for gy in unit.call.grad_outputs])
-    for hook in hooks:
-        hook.backward_preprocess(origin, in_data, out_grad)
+    _tell_around("before", origin, in_data, out_grad)
     results = ()
     for f in unit.functions:
         results = (*results, *run(f, [value(x) for x in f.inputs]))
     jax.block_until_ready(results)
     del results
-    for hook in hooks:
-        hook.backward_postprocess(origin, in_data, out_grad)
+    _tell_around("after", origin, in_data, out_grad)
+
+
+def _tell_around(kind: Kind, f: Function, inputs: Arrays, gradients: Arrays | None) -> None:
+    own = function_hooks.get(weakref.ref(f)) if function_hooks else None
+    event = Event(kind, f, inputs, (), gradients)
+    for hear in (*build_options().listeners[kind], *(own.values() if own else ())):
+        hear(event)
 
 
 def run_functions(functions: list[Function]) -> None:
     """Compute the outputs of those functions, given by ascending rank, whose outputs are missing."""
     missing = [f for f in functions if not all([y.is_computed for y in f.outputs])]
     for unit in units_of(missing, through=lambda x: not x.is_computed):
-        debug = build_options().watching.debug
-        checker = None if debug is None else debug()
 
-        def run(f: Function, inputs: list[Any], checker: Any = checker) -> Arrays:
-            results = results_of(f, inputs) if checker is None else checker.run(f, inputs)
-            if checker is not None:
-                checker.finish(f.outputs)
+        def run(f: Function, inputs: list[Any]) -> Arrays:
+            execution = Execution(f.outputs)
+            _tell("runs", f, inputs, (), execution)
+            results = results_of(f, inputs)
+            _tell("ran", f, inputs, results, execution)
             for y, result in zip(f.outputs, results, strict=True):
                 y.cell.put(result)
             put_together([leaf.cell for leaf, _ in f.effects], [results[index] for _, index in f.effects])
@@ -137,27 +139,20 @@ def _computed(x: Variable) -> Any:
 def interpret(
     outputs: Sequence[Variable],
     leaves: dict[int, Any],
-    before: Hook = None,
-    after: Hook = None,
-    hooked: Callable[[Function], bool] = lambda f: True,
-    computed: Callable[[Function, Arrays], None] | None = None,
     known: Mapping[Function, Arrays] | None = None,
+    more: More = (),
 ) -> list[Any]:
     """Run the graph above `outputs` op by op, and return their arrays.
 
     Args:
         outputs: The Variables to compute.
         leaves: Arrays of the leaves, by the leaves' ids; others are read from their cells.
-        before, after: Called with each function around its run.
-        hooked: Which functions they are called with.
-        computed: Called with each function and its results.
         known: Results of functions that need not run again.
+        more: What listens to this run alone, before those in force: each with the kinds of events.
     """
     values: dict[tuple[Function, int], Any] = {}
     newest: dict[int, Any] = {}
-    known = known or {}
-    debug = build_options().watching.debug
-    checker = None if debug is None else debug()
+    known, execution = known or {}, Execution(outputs)
 
     def value(x: Variable) -> Any:
         if x.parent is not None:
@@ -165,17 +160,13 @@ def interpret(
         return leaves[id(x)] if id(x) in leaves else x.cell.raw()
 
     def run(f: Function, inputs: list[Any]) -> Arrays:
-        if before is not None and hooked(f):
-            before(f)
+        _tell("runs", f, inputs, (), execution, more)
         if taken_in_turn(f):
             inputs = [newest.get(id(x), array) for x, array in zip(f.inputs, inputs, strict=True)]
-        results = results_of(f, inputs) if checker is None else checker.run(f, inputs)
+        results = results_of(f, inputs)
         newest.update([(id(leaf), results[index]) for leaf, index in f.effects])
         keep(f, results)
-        if computed is not None:
-            computed(f, results)
-        if after is not None and hooked(f):
-            after(f)
+        _tell("ran", f, inputs, results, execution, more)
         return results
 
     def keep(f: Function, results: Arrays) -> None:
@@ -189,9 +180,9 @@ def interpret(
     for unit, xs in zip(units, needs, strict=True):
         if unit.call is None and unit.functions[0] in known:
             (f,) = unit.functions
-            if checker is not None:
-                checker.ran(f, [value(x) for x in f.inputs], known[f])
             keep(f, known[f])
+            if build_options().hears("kept"):
+                _tell("kept", f, [value(x) for x in f.inputs], known[f], execution)
         else:
             run_unit(unit, value, run)
         for x in xs:
@@ -199,9 +190,14 @@ def interpret(
                 left[x.parent, x.index] -= 1
                 if not left[x.parent, x.index]:
                     values.pop((x.parent, x.index), None)  # no longer needed
-    if checker is not None:
-        checker.finish(outputs)
     return [value(y) for y in outputs]
+
+
+
+def _tell(kind: Kind, f: Function, inputs: list[Any], results: Arrays, execution: Execution, more: More = ()) -> None:
+    event = Event(kind, f, tuple(inputs), results, None, execution)
+    for hear in (*[hear for hear, kinds in more if kind in kinds], *build_options().listeners[kind]):
+        hear(event)
 
 
 # ---------------------------------------------------------------- hooks, and units that run in one piece
@@ -215,15 +211,14 @@ class Unit(NamedTuple):
     functions: list[Function]
 
 
-def hooks_of(f: Function) -> list[Any]:
-    """The hooks that watch `f`: those in force, and its own."""
-    own = function_hooks.get(weakref.ref(f)) if function_hooks else None
-    return [*build_options().watching.hooks, *(own.values() if own else ())]
+def is_hooked(f: Function) -> bool:
+    """Whether anything listens to what is around `f`: in this thread, or a hook of its own."""
+    return build_options().hears(*AROUND) or (bool(function_hooks) and weakref.ref(f) in function_hooks)
 
 
 def any_watched(functions: Iterable[Function]) -> bool:
-    """Whether hooks or debug mode watch functions run: in this thread, on some of the functions, or on those whose
-    backward they are."""
+    """Whether functions are watched as they run: by listeners in this thread, or by hooks on some of them or on those
+    whose backward they are."""
     if build_options().watched:
         return True
     if not function_hooks:
@@ -245,7 +240,7 @@ def units_of(functions: list[Function], through: Callable[[Variable], bool] | No
         functions: The functions to run.
         through: Which Variables are not computed yet; all by default.
     """
-    if not build_options().watching.hooks and not function_hooks:
+    if not build_options().hears(*AROUND) and not function_hooks:
         return [Unit(None, [f]) for f in (as_made(functions) if before_their_turns(functions) else functions)]
     functions = _completed(functions, through)
     members: dict[Function | RuleCall, list[Function]] = {}

@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..graph import Function, Variable, build_options, functions_of
+from ..graph.engine import Hook
+from ..graph.event import Event, Kind
 from ..graph.placement import several_processes
 from ..graph.value import OutputGroup, Thunk, put_together
 from .compiled import executable_of
-from .interpret import Hook, interpret
+from .interpret import More, interpret
 from .lower import Linearized, Program, linearize
 from .plans import (
     Read,
@@ -87,7 +89,7 @@ def _computed_with(variable: Variable, snapshot: Run | None) -> _Computed:
 def _watched(variable: Variable, snapshot: Run | None) -> tuple[Any, Run | Read]:
     """The value of a Variable, computed op by op."""
     if snapshot is not None:
-        return interpret([variable], snapshot.by_leaf(), known=snapshot.results)[0], snapshot
+        return interpret([variable], snapshot.by_leaf(), snapshot.results)[0], snapshot
     plan = plan_of([variable])
     arrays, state = _arrays_of(plan.leaf_ids, plan.leaves, None)
     return interpret([variable], dict(zip(plan.leaf_ids, arrays, strict=True)))[0], state
@@ -251,16 +253,22 @@ def run_one_by_one(
     after: Hook = None,
     hooked: Callable[[Function], bool] = lambda f: True,
 ) -> list[Any]:
-    """Compute `outputs` op by op; results that `snapshot` covers are kept with it, so that each function runs once."""
+    """Compute `outputs` op by op, with `before` and `after` called around each function that is `hooked`; results that
+    `snapshot` covers are kept with it, so that each function runs once."""
     known = snapshot.results
     if known is None:
         known = snapshot.results = weakref.WeakKeyDictionary()
 
-    def keep(f: Function, results: tuple[Any, ...]) -> None:
+    def keep(event: Event) -> None:
+        f = event.function
         if f.snapshot is snapshot:
-            known[f] = results
-            for y, result in zip(f.outputs, results, strict=True):
+            known[f] = event.results
+            for y, result in zip(f.outputs, event.results, strict=True):
                 y.cell.put(result)
                 y._at = snapshot
 
-    return interpret(outputs, leaves, before, after, hooked, keep, known)
+    def calling(hook: Hook, kind: Kind) -> More:
+        return [(lambda event: hook and hooked(event.function) and hook(event.function), [kind])]
+
+    more: More = [*calling(before, "runs"), (keep, ["ran"]), *calling(after, "ran")]
+    return interpret(outputs, leaves, known, more)

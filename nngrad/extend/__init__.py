@@ -73,6 +73,7 @@ from ..graph.bounded_cache import BoundedCache, cache_about_structures
 from ..graph.capture import placeholder
 from ..graph.closing import Closing, close
 from ..graph.engine import Operators, engine, provide
+from ..graph.event import Event
 from ..graph.leaf import arrays_in, as_variable, as_variables
 from ..graph.messages import (
     NamesElsewhere,
@@ -84,28 +85,19 @@ from ..graph.messages import (
     warn_user,
 )
 from ..graph.ndarray import checked_spec, host_array
-from ..graph.options import (
-    Switched,
-    WithBlock,
-    put_layers,
-    start_with,
-    switch_to,
-    switched,
-    watching_for_users_code,
-    without,
-)
+from ..graph.options import Switched, WithBlock, switch_to, switched, watch, watching_for_users_code
 from ..graph.process import check_not_traced, check_process, interrupt_safe, jax_internal, missing_in_jax, named_axes
 from ..graph.signatures import explained, explained_by_name
 from ..graph.spec import DType, Spec, array_of, converted, dtype_of, has_name, spec_of, x64_if
 from ..graph.traverse import as_made, functions_of, operands_first
 from ..graph.value import Value, is_shared, on_host, put_together, together, writing
 from ..graph.variable import leaf_of
-from ..rewrite.builder import RULES, emitting, recording, rewriting_rule
+from ..rewrite.builder import RULES, emitting, rewriting_rule
 from ..rewrite.sums import summands
 
 __all__ = [
     "RULES", "Array", "Block", "BoundedCache", "Call", "Closing", "Composite", "ControlOp", "CustomFunction",
-    "DType", "Derivation", "Executable", "Function", "Ints", "LoopFound", "Mode", "NamesElsewhere", "NdArray",
+    "DType", "Derivation", "Event", "Executable", "Function", "Ints", "LoopFound", "Mode", "NamesElsewhere", "NdArray",
     "NoForwardMode", "Op", "Operators", "Program", "Request", "ResultDerivation", "RolledLoop", "RuleCall",
     "Settings", "ShapeArgument", "SourceLocation", "Spec", "Stage", "Static", "Step", "Switched", "Task", "Value",
     "Variable", "WithBlock", "Within", "adjoint_pair", "ancestry", "apply", "array_of", "arrays_in", "arrays_of",
@@ -118,9 +110,9 @@ __all__ = [
     "interpret", "interrupt_safe", "is_shared", "jax_internal", "jitted_as_equal_programs", "key_of", "late",
     "leaf_of", "leaves_of", "linearize", "lower", "lowering_passes", "missing_in_jax", "named_axes", "no_attribute",
     "no_such_argument", "non_differentiable", "on_host", "op", "operands_first", "passes", "path_between",
-    "placeholder", "placement", "prepared", "provide", "put_layers", "put_together", "reached_leaves", "recording",
+    "placeholder", "placement", "prepared", "provide", "put_together", "reached_leaves",
     "register_pass", "results_of", "rewriting_rule", "run_steps", "set_switches", "slopes", "spec_of", "spent",
-    "stages_of", "start_with", "summands", "switch_to", "switched", "temporary_bytes", "together", "users_location",
-    "variables", "warn_user", "watching_for_users_code", "with_bodies_inline", "with_forward", "without",
+    "stages_of", "summands", "switch_to", "switched", "temporary_bytes", "together", "users_location",
+    "variables", "warn_user", "watch", "watching_for_users_code", "with_bodies_inline", "with_forward",
     "without_identities", "writing", "x64_if",
 ]  # fmt: skip

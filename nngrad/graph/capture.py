@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from .block import Block
 from .closing import close, derivations_of
+from .event import MADE
 from .function import Function, create, locate, next_serial
 from .ndarray import NdArray
 from .options import build_options, contained, switch_to
@@ -96,7 +97,7 @@ def captured(
     options = build_options()
     # Emitted functions cast nothing.
     precision = options.applying.precision if options.emitting.builder is None else None
-    switch_to(simplify=options.emitting.simplify, body=since, locate=locate, precision=precision)
+    switch_to(simplify=options.emitting.simplify, body=since, precision=precision, locations=(locate, MADE))
     own = [placeholder(spec, owner, x) for spec, x in zip(inputs, arguments or [None] * len(inputs), strict=True)]
     try:
         outputs = function(own)

@@ -7,6 +7,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .engine import engine
+from .event import Event
 from .messages import users_location
 from .options import BuildOptions, build_options
 from .spec import Spec
@@ -43,7 +44,7 @@ def _forget_hooks(function: weakref.ref[Function]) -> None:
 
 
 def watched() -> bool:
-    """Whether hooks are in force in this thread or task, or on any function, or debug mode is on."""
+    """Whether anything listens to runs in this thread or task, or a hook is on any function."""
     return build_options().watched or bool(function_hooks)
 
 
@@ -320,18 +321,17 @@ def create(
     return result
 
 
-def locate(f: Function) -> None:
-    """Record on a function where in the user's program it is applied."""
-    f.location = users_location()
+def locate(event: Event) -> None:
+    """Listens to functions being made, and records on each where in the user's program that is."""
+    event.function.location = users_location()
 
 
 def apply_switches(f: Function, options: BuildOptions) -> None:
-    """Apply the switches that concern a new function."""
+    """Tell the listeners of a new function, and apply the switches that concern it."""
     applying = options.applying
-    if applying.locate is not None:
-        applying.locate(f)
-    elif options.watching.debug is not None:
-        locate(f)
+    made = Event("applied" if f.order == 0 and f.call is None else "emitted", f)
+    for hear in options.listeners[made.kind]:
+        hear(made)
     if applying.no_grad:
         for y in f.outputs:
             y.need_grad = False

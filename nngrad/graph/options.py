@@ -9,10 +9,12 @@ import functools
 import gc
 import inspect
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Hashable
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar
+
+from .event import AROUND, KINDS, MADE, RUN, Kind, Listener
 
 if TYPE_CHECKING:
     from .function import Function, RuleCall
@@ -39,9 +41,11 @@ class WithBlock:
     code that cannot wait for this is `contained`.
     """
 
-    def __init__(self) -> None:
-        self._key = object()
-        self._guard: weakref.ref[WithBlock] | None = None
+    _guard: weakref.ref[WithBlock] | None = None
+
+    @property
+    def _key(self) -> object:
+        return self.__dict__.setdefault("_key", object())
 
     @staticmethod
     def layers() -> tuple[Layer, ...]:
@@ -86,7 +90,7 @@ class WithBlock:
 
     def _again(self) -> WithBlock:
         twin = copy.copy(self)
-        WithBlock.__init__(twin)
+        twin.__dict__.pop("_key", None)
         return twin
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
@@ -165,7 +169,6 @@ class Builder(Protocol):
 
     call: RuleCall | None
     order: int
-    created: list[Function] | None
 
     def seed(self, known: list[Function]) -> None:
         """Let existing functions replace equal emitted ones."""
@@ -189,8 +192,6 @@ class Applying:
     """Whether gradients stop at them."""
     mark: Any = None
     """Marks them for rematerialisation: gradients recompute them instead of keeping their outputs."""
-    locate: Callable[[Function], None] | None = None
-    """Records where in the user's program each is applied; None to record nothing."""
     body: int | None = None
     """Set while a body is captured: functions made in it have larger serial numbers."""
 
@@ -209,16 +210,6 @@ class Emitting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watching:
-    """Switches for watching graphs run."""
-
-    hooks: tuple[Any, ...] = ()
-    """Function hooks, oldest first."""
-    debug: Any = None
-    """Makes the checker of each run in debug mode; None if debug mode is off."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
     """Switches for compiling and running graphs."""
 
@@ -230,44 +221,53 @@ class Running:
     """Whether everything is compiled in the same way, so that results are the same from run to run."""
 
 
-_GROUPS = {"applying": Applying, "emitting": Emitting, "watching": Watching, "running": Running}
+_GROUPS = {"applying": Applying, "emitting": Emitting, "running": Running}
 _GROUP_OF = {field.name: group for group, kind in _GROUPS.items() for field in fields(kind)}
 _DEFAULTS = {group: kind() for group, kind in _GROUPS.items()}
+_NOBODY: dict[Kind, tuple[Listener, ...]] = dict.fromkeys(KINDS, ())
 
 
 class BuildOptions:
     """The switches in force while functions are applied; immutable, and remade at every change.
 
     Args:
-        layers: Dicts of switches, of which later ones override earlier ones; hooks add up.
+        layers: Dicts of switches, of which later ones override earlier ones. A key that is the name of no switch is
+            that of a listener: with it stand what listens and the kinds of events, or None.
     """
 
-    __slots__ = ("applying", "emitting", "layers", "running", "special", "watched", "watching")
+    __slots__ = ("applying", "emitting", "layers", "listeners", "running", "special", "watched")
 
     applying: Applying
     emitting: Emitting
-    watching: Watching
     running: Running
+    listeners: dict[Kind, tuple[Listener, ...]]
+    """What listens to each kind of event, oldest first."""
     special: bool
     """Whether any switch concerns functions just after they are made; one check in place of five."""
     watched: bool
-    """Whether hooks or debug mode watch runs; one check in place of two."""
+    """Whether anything listens to runs, which are then op by op; one check in place of five."""
 
     def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
         self.layers = layers
         given: dict[str, dict[str, Any]] = {}
         for _, switches in layers:
             for name, value in switches.items():
-                group = given.setdefault(_GROUP_OF[name], {})
-                group[name] = (*group.get(name, ()), *value) if name == "hooks" else value
+                given.setdefault(_GROUP_OF.get(name, "listeners"), {})[name] = value
+        heard = [each for each in given.pop("listeners", {}).values() if each is not None]
+        self.listeners = _NOBODY
+        if heard:
+            self.listeners = {kind: tuple([hear for hear, kinds in heard if kind in kinds]) for kind in KINDS}
         for name, default in _DEFAULTS.items():
             setattr(self, name, _GROUPS[name](**given[name]) if name in given else default)
-        applying, watching = self.applying, self.watching
-        self.watched = bool(watching.hooks) or watching.debug is not None
+        applying = self.applying
+        self.watched = self.hears(*RUN, *AROUND)
         self.special = (
-            applying.auto_forward or applying.no_grad or watching.debug is not None
-            or applying.mark is not None or applying.locate is not None
-        )  # fmt: skip
+            applying.auto_forward or applying.no_grad or applying.mark is not None or self.hears(*MADE)
+        )
+
+    def hears(self, *kinds: Kind) -> bool:
+        """Whether anything listens to events of these kinds."""
+        return self.listeners is not _NOBODY and any([self.listeners[kind] for kind in kinds])
 
 
 _start = BuildOptions()
@@ -301,7 +301,8 @@ def set_switches(**switches: Any) -> None:
     """Set switches in this thread or task, until the innermost `contained` call ends, if there is one."""
     layers = build_options().layers
     kept = tuple([layer for layer in layers if layer[0] is not _FROM_NOW_ON or layer[1].keys() != switches.keys()])
-    put_layers((*kept, (_FROM_NOW_ON, switches)))
+    ends = switches.keys().isdisjoint(_GROUP_OF) and not any(switches.values())  # nothing listens any more
+    put_layers(kept if ends else (*kept, (_FROM_NOW_ON, switches)))
 
 
 def switch_to(**switches: Any) -> None:
@@ -309,15 +310,10 @@ def switch_to(**switches: Any) -> None:
     put_layers(((_FROM_NOW_ON, switches),))
 
 
-def start_with(**switches: Any) -> None:
-    """Set the switches that threads start with. Called while nngrad is imported."""
-    _start.__init__(((_FROM_NOW_ON, switches),))  # type: ignore[misc]
-
-
 class Switched(WithBlock):
     """A `with` block that sets switches."""
 
-    def __init__(self, switches: dict[str, Any]) -> None:
+    def __init__(self, switches: dict[Any, Any]) -> None:
         super().__init__()
         self._switches = switches
 
@@ -335,10 +331,29 @@ class Switched(WithBlock):
         """The switches that entering the block puts in force."""
         return self._switches
 
+    def everywhere(self) -> None:
+        """Let all threads start with these switches, from before they do anything: called while nngrad is imported."""
+        _start.__init__(((_FROM_NOW_ON, self._switches),))  # type: ignore[misc]
+
 
 def switched(**switches: Any) -> Switched:
     """Set switches within a `with` block, or in a decorated function."""
     return Switched(switches)
+
+
+def watch(listener: Listener | None, *kinds: Kind, key: Hashable = None) -> Switched:
+    """Within a `with` block, in this thread or asyncio task, call `listener` with each Event of these kinds.
+
+    To listen to functions being made changes nothing else. To listen to runs makes graphs run op by op, and to what is
+    around whole functions ("before", "after") also leaves gradients unsimplified. Without listeners, making a function
+    costs no more than a look at the options in force.
+
+    Args:
+        listener: A function of an Event; None for none, within the block, under this key.
+        kinds: "applied", "emitted"; "runs", "ran", "kept"; "before", "after". See `nngrad/graph/event.py`.
+        key: Replaces an outer listener that was entered with an equal key; by default each listener stands by itself.
+    """
+    return Switched({key or object(): None if listener is None else (listener, kinds)})
 
 
 class _CollectorPause:

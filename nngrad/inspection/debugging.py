@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..extend import Function, Switched, Variable, check_bool, start_with, switched, users_location
+from ..extend import Event, Function, Switched, Variable, check_bool, users_location, watch
 from ..parameter import Scope, get_current_parameter_scope, path_of_scope
-from .nan import Array, Beginning, Checker, located
+from .nan import DEBUG_MODE, Array, Beginning, Checker, located
 from .stepwise import location_text
 
 
@@ -20,20 +20,13 @@ def _not_finite(values: Array) -> Array:
 
 
 class DebugChecker(Checker):
-    """Checks the results of functions as they run, and reports the origin of non-finite outputs."""
+    """Checks the results of functions as they run, and reports the origin of those that are not finite."""
 
-    def finish(self, outputs: Sequence[Variable]) -> None:
-        """Raise a FloatingPointError if any of `outputs` is not finite."""
-        for y in outputs:
-            marks = self.marks_of(y)
-            if marks is not None:
-                raise FloatingPointError(self._message(marks["wrong"]))
-
-    def _message(self, begun: Beginning) -> str:
+    def message(self, begun: Beginning) -> str:
         """The error message: the fault, the function, and the line that called it."""
         f = begun.variable.parent
         assert f is not None  # leaves are not checked
-        inner = begun.within
+        inner = None if any([self.bad(array) for array in begun.given]) else self.within(begun)
         if inner is None or inner.variable.parent is None:
             return "\n".join([self._finding(begun, f, "the leaf"), *located(f, _UNKNOWN)])
         g = inner.variable.parent
@@ -78,9 +71,26 @@ def _named(x: Variable, leaf: str) -> str:
 _UNKNOWN = "an unknown place: it was built outside debug mode"
 
 
-def _checker(inf: bool) -> Callable[[], DebugChecker]:
-    """A factory of checkers, one for each run; `inf` enables the check for infinity in addition to NaN."""
-    return partial(DebugChecker, wrong=_not_finite if inf else np.isnan)
+def _debugging(inf: bool) -> Switched:
+    """Listens to functions being made, to record their places, and to runs, to check them; `inf` enables the check for
+    infinity in addition to NaN."""
+    checkers: WeakKeyDictionary[Any, DebugChecker] = WeakKeyDictionary()  # one for each run
+
+    def listen(event: Event) -> None:
+        f, execution = event.function, event.execution
+        if execution is None:
+            f.location = users_location()
+            return
+        if execution not in checkers:
+            checkers[execution] = DebugChecker(wrong=_not_finite if inf else np.isnan)
+        checker = checkers[execution]
+        checker(event)
+        for y in execution.outputs:
+            marks = checker.marks_of(y) if y.parent is f else None
+            if marks is not None:
+                raise FloatingPointError(checker.message(marks["wrong"]))
+
+    return watch(listen, "applied", "emitted", "ran", "kept", key=DEBUG_MODE)
 
 
 def debug(on: bool = True, *, inf: bool = True) -> Switched:
@@ -103,24 +113,24 @@ def debug(on: bool = True, *, inf: bool = True) -> Switched:
     """
     check_bool(on, "on")
     check_bool(inf, "inf")
-    return switched(debug=_checker(inf) if on else None)
+    return _debugging(inf) if on else watch(None, key=DEBUG_MODE)
 
 
 if os.environ.get("NNGRAD_DEBUG", "").lower() not in ("", "0", "false", "no", "off"):
-    start_with(debug=_checker(inf=True))
+    _debugging(inf=True).everywhere()
 
 
-def _noting() -> Callable[[Function], None]:
-    """A callback that records source lines and scopes on functions as they are applied."""
+def _noting() -> Callable[[Event], None]:
+    """A listener that records source lines and scopes on functions as they are made."""
     known: dict[int, tuple[Scope, str]] = {}
     """The names of scopes by id; holding the scopes here prevents reuse of their ids."""
 
-    def note(f: Function) -> None:
-        f.location = users_location()
+    def note(event: Event) -> None:
+        event.function.location = users_location()
         scope = get_current_parameter_scope()
         if id(scope) not in known:
             known[id(scope)] = scope, path_of_scope(scope)
-        f.scope = known[id(scope)][1]
+        event.function.scope = known[id(scope)][1]
 
     return note
 
@@ -143,4 +153,4 @@ def source_locations(on: bool = True) -> Switched:
         TypeError: `on` is not a bool.
     """
     check_bool(on, "on")
-    return switched(locate=_noting() if on else None)
+    return watch(_noting() if on else None, "applied", "emitted", key="source locations")

@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..extend import ControlOp, Function, Variable, arrays_of, interpret, leaves_of, results_of, switched, variables
+from ..extend import ControlOp, Event, Function, Variable, arrays_of, interpret, leaves_of, variables, watch
 from .stepwise import MarkedArray, Trail, location_text, run_in_steps
 
 Array = np.ndarray[Any, Any]
+
+DEBUG_MODE = "debug mode"
+"""The key of what listens in debug mode, which would raise the error that is to be reported here."""
 
 
 class Beginning(NamedTuple):
@@ -29,8 +32,6 @@ class Beginning(NamedTuple):
     """For a NaN made from infinities, the origin of the first infinity."""
     trail: Trail
     """For a function in a body, the loops around it and the step of each."""
-    within: Beginning | None = None
-    """For a loop that was run step by step, the origin in its bodies."""
 
 
 Marks = Mapping[str, Beginning]
@@ -38,7 +39,7 @@ Marks = Mapping[str, Beginning]
 
 
 class Checker:
-    """Observes functions as they run, also in bodies, and tracks the origin of each value that is not finite.
+    """Listens to functions as they run, and tracks the origin of each value that is not finite.
 
     Args:
         kinds: What to look for, by name: functions that return a mask of its elements in an array.
@@ -63,24 +64,19 @@ class Checker:
             number = next(self._numbers)
             self._marks[id(x), 0] = {kind: Beginning(kind, number, x, array, (), None, ()) for kind in kinds}
 
-    def run(self, f: Function, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """The outputs of a function, checked; those of a loop are computed step by step."""
-        if not isinstance(f.op, ControlOp):
-            results, within = results_of(f, arrays), ()
-        else:
-            made = run_in_steps(f, [MarkedArray(array, None) for array in arrays], self)
-            results, within = tuple([y.array for y in made]), tuple([y.mark for y in made])
-        self.ran(f, arrays, results, within)
-        return results
+    def __call__(self, event: Event) -> None:
+        """Check a function that has run."""
+        f = event.function
+        given = [MarkedArray(array, self.marks_of(x)) for array, x in zip(event.inputs, f.inputs, strict=True)]
+        self._marks |= {(f, k): marks for k, marks in enumerate(self.marks(f, given, event.results, ())) if marks}
 
-    def ran(self, f: Function, inputs: Sequence[Any], results: Sequence[Any], within: Sequence[Any] = ()) -> None:
-        """Check a function that has run; `within` is the result of `marks` for the functions in its bodies."""
-        given = [MarkedArray(array, self.marks_of(x)) for array, x in zip(inputs, f.inputs, strict=True)]
-        for k, marks in enumerate(self.marks(f, given, results, ())):
-            if marks and within and within[k] and not any([self.bad(array) for array in inputs]):
-                marks = {kind: begun._replace(within=within[k].get(kind)) for kind, begun in marks.items()}
-            if marks:
-                self._marks[f, k] = marks
+    def within(self, begun: Beginning) -> Beginning | None:
+        """For an origin at a function with bodies, the origin in these: the function is run again, step by step."""
+        f = begun.variable.parent
+        if f is None or not isinstance(f.op, ControlOp):
+            return None
+        given = [MarkedArray(np.asarray(array), None) for array in begun.given]
+        return first_of(begun.kind, [run_in_steps(f, given, Checker(**self._kinds))[begun.variable.index].mark])
 
     def marks_of(self, x: Variable) -> Marks | None:
         """The origins of non-finite values in a Variable; None if all are finite."""
@@ -249,45 +245,30 @@ def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> Na
 def nan_in(outputs: list[Variable], arrays: dict[int, Any], masked: bool = False) -> NanReport | None:
     """`find_nan` for given arrays of the leaves, by the ids of the leaves."""
     checker = Checker(nan=np.isnan, inf=np.isinf)
-    values: dict[tuple[Any, int], Any] = {}
     for x in leaves_of(outputs):
-        values[id(x), 0] = arrays[id(x)]
         checker.leaf(x, arrays[id(x)])
-
-    def computed(f: Function, results: tuple[Any, ...]) -> None:
-        given = [values[(id(x), 0) if x.parent is None else (x.parent, x.index)] for x in f.inputs]
-        checker.ran(f, given, results)
-        values.update({(f, k): result for k, result in enumerate(results)})
-
-    with switched(debug=None):  # which would raise the error that is to be reported
-        interpret(outputs, arrays, computed=computed)
+    with watch(None, key=DEBUG_MODE), watch(checker, "ran"):
+        interpret(outputs, arrays)
     marks = [checker.marks_of(y) for y in outputs]
     found = first_of("nan", marks) or first_of("inf", marks)
     if found is None and masked:
         found = checker.first("nan") or checker.first("inf")
     reaches = tuple([i for i, each in enumerate(marks) if each])
-    return None if found is None else _report(found)._replace(reaches=reaches)
+    return None if found is None else _report(found, checker)._replace(reaches=reaches)
 
 
-def _report(begun: Beginning) -> NanReport:
+def _report(begun: Beginning, checker: Checker) -> NanReport:
     """The report on a NaN or infinity with this origin."""
     kind, x, f = begun.kind, begun.variable, begun.variable.parent
     mask = (np.isnan if kind == "nan" else np.isinf)(np.asarray(begun.array))
     place = tuple([int(i) for i in np.argwhere(mask)[0]])
     if f is None:
         return NanReport(kind, None, x, 0, place, int(mask.sum()), (), None, ())
-    cause = None if begun.cause is None else _report(begun.cause)
+    cause = None if begun.cause is None else _report(begun.cause, checker)
     states = input_states(f, [np.asarray(array) for array in begun.given], place)
-    within = _within(begun, f) if isinstance(f.op, ControlOp) else None
+    inner = checker.within(begun)
+    within = None if inner is None else _report(inner, checker)
     return NanReport(kind, f, x, f.order, place, int(mask.sum()), states, cause, (), within, begun.trail)
-
-
-def _within(begun: Beginning, f: Function) -> NanReport | None:
-    """The origin within a function's bodies: the function is run again, step by step."""
-    given = [MarkedArray(np.asarray(array), None) for array in begun.given]
-    checker = Checker(nan=np.isnan, inf=np.isinf)
-    inner = first_of(begun.kind, [run_in_steps(f, given, checker)[begun.variable.index].mark])
-    return None if inner is None else _report(inner)
 
 
 def input_states(f: Function, arrays: Sequence[Any], place: tuple[int, ...]) -> tuple[InputState, ...]:

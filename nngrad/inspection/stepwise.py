@@ -1,27 +1,17 @@
-"""Run loops and branches step by step: each function of a body by itself, with concrete arrays, under a watcher."""
+"""Run loops and branches step by step: each function of a body by itself, with concrete arrays, under a checker."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
-from ..extend import (
-    Block,
-    ControlOp,
-    Function,
-    Spec,
-    Variable,
-    build_options,
-    contained,
-    results_of,
-    switch_to,
-    x64_if,
-)
+from ..extend import Block, ControlOp, Function, Spec, Variable, contained, results_of, switch_to, x64_if
 
-Arrays = tuple[Any, ...]
+if TYPE_CHECKING:
+    from .nan import Checker
 
 
 class Step(NamedTuple):
@@ -44,26 +34,14 @@ Trail = tuple[Step, ...]
 
 
 class MarkedArray(NamedTuple):
-    """An array with a watcher's mark."""
+    """An array with a checker's mark."""
 
     array: Any
     mark: Any
 
 
-class Watcher(Protocol):
-    """Watches functions run in bodies."""
-
-    def marks(self, f: Function, inputs: Sequence[MarkedArray], results: Arrays, trail: Trail) -> Sequence[Any]:
-        """A mark for each result of a function that has just run."""
-        ...
-
-    def of_part(self, mark: Any, array: Any) -> Any:
-        """The mark for a part of an array with this mark."""
-        ...
-
-
 class _BodyGraph(NamedTuple):
-    """A body as functions of a graph, to show to watchers."""
+    """A body as functions of a graph, to show to checkers."""
 
     functions: list[Function]
     held: list[Variable]
@@ -86,19 +64,15 @@ class _Stepper:
 
     Args:
         owner: The function.
-        watcher: The watcher.
+        checker: Marks what each function in them computes.
         trail: Where the function itself runs.
         graphs: Bodies that have run, by id, with their graphs.
     """
 
     def __init__(
-        self,
-        owner: Function,
-        watcher: Watcher,
-        trail: Trail,
-        graphs: dict[int, tuple[Block, _BodyGraph]],
+        self, owner: Function, checker: Checker, trail: Trail, graphs: dict[int, tuple[Block, _BodyGraph]]
     ) -> None:
-        self._owner, self._watcher, self._trail, self._graphs = owner, watcher, trail, graphs
+        self._owner, self._checker, self._trail, self._graphs = owner, checker, trail, graphs
 
     def run(
         self, role: str, body: Block, inputs: Sequence[MarkedArray], number: int | None = None
@@ -114,30 +88,12 @@ class _Stepper:
         values: list[MarkedArray] = []
         for f, (_, _, ins) in zip(known[1].functions, body.steps, strict=True):
             given = body.picked(inputs, values, ins)
-            try:
-                values += self._results(f, given, trail)
-            except Exception as error:
-                if not isinstance(f.op, ControlOp):
-                    error.add_note("\n  ".join([f"{f.op.name}, {location_text(f)}", *map(str, reversed(trail))]))
-                raise
+            if isinstance(f.op, ControlOp):  # recursion as deep as the user's nesting of loops
+                values += f.op.run_in_steps(f.arguments, given, _Stepper(f, self._checker, trail, self._graphs))
+                continue
+            results = results_of(f, [x.array for x in given])
+            values += map(MarkedArray, results, self._checker.marks(f, given, results, trail))
         return values
-
-    def _results(self, f: Function, given: list[MarkedArray], trail: Trail) -> Sequence[MarkedArray]:
-        hooks = build_options().watching.hooks if f.order == 0 else ()
-        arrays = tuple([x.array for x in given])
-        for hook in hooks:
-            hook.forward_preprocess(f, arrays)
-        if not isinstance(f.op, ControlOp):
-            results = results_of(f, arrays)
-            made: Sequence[MarkedArray] = [
-                MarkedArray(*each)
-                for each in zip(results, self._watcher.marks(f, given, results, trail), strict=True)
-            ]
-        else:  # recursion as deep as the user's nesting of loops
-            made = f.op.run_in_steps(f.arguments, given, _Stepper(f, self._watcher, trail, self._graphs))
-        for hook in hooks:
-            hook.forward_postprocess(f, arrays)
-        return made
 
     def array(self, x: MarkedArray) -> Any:
         """The array of a value."""
@@ -146,7 +102,7 @@ class _Stepper:
     def slice(self, x: MarkedArray, number: int) -> MarkedArray:
         """One slice along the first axis."""
         part = np.asarray(x.array)[number]
-        return MarkedArray(part, None if x.mark is None else self._watcher.of_part(x.mark, part))
+        return MarkedArray(part, None if x.mark is None else self._checker.of_part(x.mark, part))
 
     def stack(self, xs: Sequence[MarkedArray], spec: Spec) -> MarkedArray:
         """Values stacked along a new first axis, with their first mark."""
@@ -156,16 +112,16 @@ class _Stepper:
         return MarkedArray(np.stack([np.asarray(x.array) for x in xs]), marks[0] if marks else None)
 
 
-def run_in_steps(f: Function, inputs: Sequence[MarkedArray], watcher: Watcher) -> list[MarkedArray]:
+def run_in_steps(f: Function, inputs: Sequence[MarkedArray], checker: Checker) -> list[MarkedArray]:
     """The outputs of a function with bodies, computed step by step.
 
     Args:
         f: The function.
         inputs: The inputs of the function.
-        watcher: Watches each function.
+        checker: Marks what each function computes.
     """
     assert isinstance(f.op, ControlOp)
-    made = f.op.run_in_steps(f.arguments, inputs, _Stepper(f, watcher, (), {}))
+    made = f.op.run_in_steps(f.arguments, inputs, _Stepper(f, checker, (), {}))
     device = None if f.context is None else f.context.device
     with x64_if(any([spec.needs_x64 for spec in f.specs])):
         return [MarkedArray(jax.device_put(y.array, device), y.mark) for y in made]

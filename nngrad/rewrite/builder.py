@@ -17,6 +17,7 @@ from typing import Any
 
 from ..graph import Function, Op, RuleCall, Variable, build_options, create, switched
 from ..graph.arguments import check_bool
+from ..graph.event import AROUND
 from ..graph.function import any_hooked, function_hooks
 from ..graph.messages import left_out
 from ..graph.options import Builder, Specs, Switched
@@ -148,8 +149,6 @@ class HashConsTable:
         """The running call of a rule."""
         self.order = 1
         """Order of differentiation of emitted functions."""
-        self.created: list[Function] | None = None
-        """The list to record emitted functions in, within `recording`."""
         self.off = forms.off
         """The names of the rules switched off."""
         shared: type[dict[Any, Any]] = NoCache if EQUAL_FUNCTIONS in self.off else dict
@@ -215,8 +214,6 @@ class HashConsTable:
         y = self._table.get(key)
         if y is None:
             y = self._table[key] = create(op, inputs, arguments, (), self.call, self.order, specs)
-            if self.created is not None:
-                self.created.append(y[0].parent if op.multiple_results else y.parent)
         return y
 
 
@@ -237,7 +234,7 @@ def builder_for(known: list[Function]) -> HashConsTable:
     options = build_options()
     without = options.emitting.simplify
     # Hooks must see the backward of each function separately, not common subexpressions.
-    if not without or options.watching.hooks or (function_hooks and any_hooked(known)):
+    if not without or options.hears(*AROUND) or (function_hooks and any_hooked(known)):
         # It makes a new function for each request: all rules are off but those on which the value depends.
         return HashConsTable(forms_without(frozenset(RULES) - {"exact-quotients", "lengths"}))
     return HashConsTable(forms_without(frozenset() if without is True else without))
@@ -267,19 +264,6 @@ def emitting(known: list[Function], order: int) -> Iterator[Builder]:
         yield outer
     finally:
         outer.call, outer.order = before
-
-
-@contextmanager
-def recording(builder: Builder) -> Iterator[list[Function]]:
-    """List the functions that `builder` makes within a context, in topological order."""
-    outer, builder.created = builder.created, []
-    created = builder.created
-    try:
-        yield created
-    finally:
-        builder.created = outer
-        if outer is not None:
-            outer += created
 
 
 def simplify(on: bool = True, *, without: Iterable[str] = ()) -> Switched:

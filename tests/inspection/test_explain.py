@@ -206,7 +206,7 @@ def cut(y: Variable, x: Variable) -> list[Variable]:
         (watched, "hooks are in force"),
         (hooked, "a function has a hook"),
         (unsimplified, "simplification is off"),
-        (debugged, "debug mode is on"),
+        (debugged, "functions are watched as they run"),
         (lambda y, x: nested(F.sum(F.round(y) * y), x, 2), "the rule of round is not its derivative"),
         (of_a_loss, "the grad_outputs of a gradient in it depend on the inputs"),
         (of_parameters, "it contains a gradient with respect to other Variables"),

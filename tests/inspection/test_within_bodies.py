@@ -1,4 +1,4 @@
-"""Looking into the bodies of loops and branches: text, costs, NaN, debug mode, hooks; and loops handed to JAX."""
+"""Looking into the bodies of loops and branches: text, costs, NaN, debug mode; and loops handed to JAX."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,11 +14,11 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad import hooks
 from nngrad.execution.interpret import results_of
 from nngrad.graph import functions_of
 from nngrad.graph.body_op import ControlOp
 from nngrad.inspection import Tally
+from nngrad.inspection.nan import Checker
 from nngrad.inspection.stepwise import MarkedArray, run_in_steps
 from tests.functions.test_loops import OURS, SCANS, C, W, X, flat, leaf
 from tests.slow import slow_but_every
@@ -46,22 +45,11 @@ def with_bodies(outputs: Any) -> list[nn.Function]:
 # ---------------------------------------------------------------- a step at a time
 
 
-class Nobody:
-    """Looks at functions in bodies and has nothing to say of them."""
-
-    def marks(self, f: Any, inputs: Any, results: Any, trail: Any) -> list[None]:
-        """Nothing."""
-        return [None] * len(results)
-
-    def of_part(self, mark: Any, array: Any) -> None:
-        """Nothing."""
-
-
 def agrees_in_steps(f: nn.Function) -> None:
     """Compare the outputs of a function with those that it has a step at a time."""
     rng = np.random.default_rng(0)
     arrays = [np.asarray(rng.standard_normal(x.shape) * 2, x.dtype) for x in f.inputs]
-    made = run_in_steps(f, [MarkedArray(a, None) for a in arrays], Nobody())
+    made = run_in_steps(f, [MarkedArray(a, None) for a in arrays], Checker())
     for y, expected, spec in zip(made, results_of(f, arrays), f.specs, strict=True):
         assert (y.array.shape, y.array.dtype) == (spec.shape, spec.dtype)
         np.testing.assert_allclose(y.array, expected, rtol=1e-12, atol=1e-12)
@@ -82,11 +70,11 @@ def test_branches_and_conditions_are_the_same_a_step_at_a_time() -> None:
         y = F.switch(np.int32(index), [F.sin, lambda x: x * x], x)
         (f,) = with_bodies([y])
         arrays = [np.asarray(index, np.int32), C]
-        (made,) = run_in_steps(f, [MarkedArray(a, None) for a in arrays], Nobody())
+        (made,) = run_in_steps(f, [MarkedArray(a, None) for a in arrays], Checker())
         np.testing.assert_allclose(made.array, y.d)
     y = F.while_loop(lambda y: F.sum(y * y) < 50, lambda y: y * 1.5, x)
     (f,) = with_bodies([y])
-    (made,) = run_in_steps(f, [MarkedArray(C, None)], Nobody())
+    (made,) = run_in_steps(f, [MarkedArray(C, None)], Checker())
     np.testing.assert_allclose(made.array, y.d)
 
 
@@ -241,25 +229,6 @@ def test_debug_mode_leaves_loops_as_they_are() -> None:
         x = leaf(BAD)
         masked = F.scan(lambda h, x: (h + F.where(x > 0, F.log(x), x), None), leaf(0.0), x)[0]
         assert np.isfinite(masked.d), "what does not reach a result is no error"
-
-
-def test_what_a_function_on_the_host_raises_says_where_and_when() -> None:
-    class Picky(nn.CustomFunction):
-        def forward(self, x: Any) -> Any:
-            return jnp.sin(x)
-
-    class Refusing(hooks.PrintHook):
-        def forward_preprocess(self, function: nn.Function, in_data: Any) -> None:
-            if function.name == "Picky" and float(in_data[0]) < 0:
-                raise RuntimeError("negative")
-
-    with nn.debug():
-        y, _ = F.scan(lambda h, x: (h + Picky()(x), None), leaf(0.0), leaf(BAD))  # picky
-        with Refusing(), pytest.raises(RuntimeError, match="negative") as caught:
-            y.forward()
-    notes = "\n".join(caught.value.__notes__)
-    assert f"Picky, written at {line_of('picky')}" in notes
-    assert "in step 2 of the body of scan_of_body" in notes
 
 
 # ---------------------------------------------------------------- handed to JAX

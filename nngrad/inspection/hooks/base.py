@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
-from ...extend import Function, build_options, put_layers, without
+from ...extend import Event, Function, build_options, set_switches
 from ..shown import aligned
 
 Arrays = tuple[Any, ...]
@@ -41,27 +41,32 @@ class FunctionHook:
             cls.name = cls.__name__
 
     def __enter__(self) -> Self:
-        if any(hook.name == self.name for hook in build_options().watching.hooks):
+        hooks = [hook for hook in build_options().listeners["before"] if isinstance(hook, FunctionHook)]
+        if any([hook.name == self.name for hook in hooks]):
             raise KeyError(f"a hook named {self.name!r} is already in force; choose another name for one of them")
         self.added(None)
-        before = build_options().layers
         try:
-            put_layers((*before, (self, {"hooks": (self,)})))
+            _listen(f"hook {self.name}", self, "before", "after")
         except BaseException:
-            put_layers(before)
-            self.deleted(None)
+            self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        layers = build_options().layers
         try:
-            put_layers(without(layers, self))
+            _listen(f"hook {self.name}", None)
         except BaseException:
-            put_layers(without(layers, self))
+            _listen(f"hook {self.name}", None)
             raise
         finally:
             self.deleted(None)
+
+    def __call__(self, event: Event) -> None:
+        """Call the method for an event."""
+        way = "forward" if event.gradients is None else "backward"
+        gradients = () if event.gradients is None else (event.gradients,)
+        when = "pre" if event.kind == "before" else "post"
+        getattr(self, f"{way}_{when}process")(event.function, event.inputs, *gradients)
 
     def added(self, function: Function | None) -> None:
         """Called when the hook is installed: with its Function, or with None if it observes all functions."""
@@ -109,15 +114,6 @@ def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1)
 Callback = Callable[[Function], Any]
 
 
-class _Callback(FunctionHook):
-    """Calls a function with each Function, before it runs ("pre") or after ("post"), forward and backward."""
-
-    def __init__(self, when: str, key: str, callback: Callback) -> None:
-        self.name = _name(when, key)
-        for way in ("forward", "backward"):
-            setattr(self, f"{way}_{when}process", lambda function, *_: callback(function))
-
-
 def set_function_pre_hook(key: str, function_pre_hook: Callback | None) -> None:
     """In this thread or asyncio task, call a function before each Function runs, forward and backward.
 
@@ -155,18 +151,14 @@ def _set(when: str, key: str, callback: Callback | None) -> None:
         return
     if not callable(callback):
         raise TypeError(f"function_{when}_hook: expected a function of a Function, got {callback!r}")
-    _unset(when, key)
-    hook = _Callback(when, key, callback)
-    put_layers((*build_options().layers, (hook, {"hooks": (hook,)})))
+    kind = "before" if when == "pre" else "after"
+    _listen(f"function_{when}_hook {key}", lambda event: callback(event.function), kind)
 
 
 def _unset(when: str, key: str) -> None:
-    name = _name(when, key)
-    layers = build_options().layers
-    kept = tuple([layer for layer in layers if not (isinstance(layer[0], _Callback) and layer[0].name == name)])
-    if len(kept) < len(layers):
-        put_layers(kept)
+    _listen(f"function_{when}_hook {key}", None)
 
 
-def _name(when: str, key: str) -> str:
-    return f"function_{when}_hook {key}"
+def _listen(key: str, listener: Callable[[Event], Any] | None, *kinds: str) -> None:
+    """Let `listener` listen from now on, or nothing, under this key."""
+    set_switches(**{key: None if listener is None else (listener, kinds)})

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ...extend import Function, Variable, interpret, linearize, on_host
+from ...extend import Event, Function, Variable, interpret, linearize, on_host, watch
 from ...memory import timeline
 from ..description import Description
 from ..nan import arrays_of_last_forward
@@ -109,7 +109,8 @@ def values_of_run(described: Description, outputs: Sequence[Variable]) -> Values
     arrays = arrays_of_last_forward(outputs)
     for node, x in described.leaves.items():
         seen.look(node, [arrays[id(x)]])
-    interpret(outputs, arrays, computed=lambda f, results: seen.look(at[f], results))
+    with watch(lambda event: seen.look(at[event.function], event.results), "ran"):
+        interpret(outputs, arrays)
     seen.note_first_nan()
     return seen
 
@@ -122,18 +123,19 @@ def seconds_of(described: Description, outputs: Sequence[Variable]) -> list[floa
     shortest: list[float | None] = [None] * len(described)
     began = 0.0
 
-    def start(f: Function) -> None:
+    def time_it(event: Event) -> None:
         nonlocal began
-        began = time.perf_counter()
-
-    def end(f: Function, results: tuple[Any, ...]) -> None:
-        jax.block_until_ready(results)
-        seconds, node = time.perf_counter() - began, at[f]
+        if event.kind == "runs":
+            began = time.perf_counter()
+            return
+        jax.block_until_ready(event.results)
+        seconds, node = time.perf_counter() - began, at[event.function]
         before = shortest[node]
         shortest[node] = seconds if before is None else min(before, seconds)
 
-    for _ in range(_REPEATS):
-        interpret(outputs, arrays, before=start, computed=end)
+    with watch(time_it, "runs", "ran"):
+        for _ in range(_REPEATS):
+            interpret(outputs, arrays)
     return shortest
 
 
