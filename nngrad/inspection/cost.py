@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from functools import reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..extend import Block, ControlOp, Op, Spec, Variable, cache_about_structures, functions_of, variables
 from ..functions.traced import name_of, parameters_of
-from .shown import aligned, html_table
+from .shown import aligned, as_html
 
 
-class Cost(NamedTuple):
-    """The cost of a computation."""
+class Tally(NamedTuple):
+    """The cost of a function, or the total of several."""
 
+    functions: int = 0
     matrix_products: int = 0
     """Matrix products that sum over at least one axis."""
     convolutions: int = 0
@@ -28,23 +30,23 @@ class Cost(NamedTuple):
     bytes: int = 0
     """Bytes that are read and written if each function runs by itself."""
 
-    def plus(self, other: Cost) -> Cost:
+    def plus(self, other: Tally) -> Tally:
         """The sum of two costs."""
-        return Cost(*[a + b for a, b in zip(self, other, strict=True)])
+        return Tally(*[a + b for a, b in zip(self, other, strict=True)])
 
-    def times(self, count: int) -> Cost:
+    def times(self, count: int) -> Tally:
         """The cost of `count` repetitions."""
-        return Cost(*[a * count for a in self])
+        return Tally(*[a * count for a in self])
 
 
 _traced = cache_about_structures(4096)
-"""Costs without bytes, by op, arguments and specs of the inputs."""
+"""Costs without bytes and the function itself, by op, arguments and specs of the inputs."""
 
 
-def cost_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...]) -> Cost:
+def cost_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...]) -> Tally:
     """The cost of an op alone on inputs of these shapes and dtypes: each input is read and each output written once."""
-    cost: Cost = _traced.part((op,)).get((op, arguments, given), lambda: _cost_of_jaxpr(op.jaxpr(arguments, given)))
-    return cost._replace(bytes=sum([s.nbytes for s in (*given, *op.result_specs(given, arguments))]))
+    cost: Tally = _traced.part((op,)).get((op, arguments, given), lambda: _cost_of_jaxpr(op.jaxpr(arguments, given)))
+    return cost._replace(functions=1, bytes=sum([s.nbytes for s in (*given, *op.result_specs(given, arguments))]))
 
 
 class Application(NamedTuple):
@@ -52,7 +54,7 @@ class Application(NamedTuple):
 
     op: Op
     order: int
-    cost: Cost | None
+    cost: Tally | None
     """The cost of one run; None for a constant, which has no inputs."""
     runs: int
     """The number of runs."""
@@ -79,7 +81,7 @@ def applications_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...],
     if not isinstance(op, ControlOp):
         return [Application(op, order, cost_of(op, arguments, given) if given else None, 1)]
     alternatives: list[list[Application]] = []
-    found = [Application(op, order, Cost(), 1)]
+    found = [Application(op, order, Tally(functions=1), 1)]
     for within in op.within(arguments, len(given)):
         inner = applications_in(within.body)  # recursion is as deep as loops are nested
         if within.alternative:
@@ -93,9 +95,9 @@ def _operations(applications: Sequence[Application]) -> int:
     return sum([each.cost.flops * each.runs for each in applications if each.cost is not None])
 
 
-def _cost_of_jaxpr(jaxpr: Any) -> Cost:
+def _cost_of_jaxpr(jaxpr: Any) -> Tally:
     """The cost of a jaxpr and everything within it. The worklist is a stack of (jaxpr, number of runs)."""
-    total, stack = Cost(), [(jaxpr, 1)]
+    total, stack = Tally(), [(jaxpr, 1)]
     while stack:
         body, runs = stack.pop()
         for equation in body.eqns:
@@ -131,17 +133,17 @@ def _inner(params: dict[str, Any]) -> Iterator[Any]:
             yield body
 
 
-def _cost_of_equation(equation: Any) -> Cost:
+def _cost_of_equation(equation: Any) -> Tally:
     name, params = equation.primitive.name, equation.params
     ins, outs = [v.aval for v in equation.invars], [v.aval for v in equation.outvars]
     if name == "dot_general":
         (contracted, _), _ = params["dimension_numbers"]
         k = math.prod([ins[0].shape[a] for a in contracted])
-        return Cost(matrix_products=1 if contracted else 0, flops=(2 * k if contracted else 1) * outs[0].size)
+        return Tally(matrix_products=1 if contracted else 0, flops=(2 * k if contracted else 1) * outs[0].size)
     if name == "conv_general_dilated":
-        return Cost(convolutions=1, flops=_convolution_flops(ins[0].shape, ins[1].shape, outs[0].shape, params))
+        return Tally(convolutions=1, flops=_convolution_flops(ins[0].shape, ins[1].shape, outs[0].shape, params))
     formula = _FORMULAS.get(name)
-    return Cost(flops=formula(ins, outs, params) if formula is not None else max([o.size for o in outs], default=0))
+    return Tally(flops=formula(ins, outs, params) if formula is not None else max([o.size for o in outs], default=0))
 
 
 # ---------------------------------------------------------------- formulas of primitives
@@ -238,19 +240,6 @@ for _formula, _names in (
     _FORMULAS |= dict.fromkeys(_names.split(), _formula)
 
 
-Key = TypeVar("Key")
-
-
-class Tally(NamedTuple):
-    """The total cost of several functions."""
-
-    functions: int
-    matrix_products: int
-    convolutions: int
-    flops: int
-    bytes: int
-
-
 class Count(NamedTuple):
     """The cost of a graph; `str()` of it is a table.
 
@@ -281,25 +270,14 @@ class Count(NamedTuple):
         return Tally(*self[:5])
 
     def __str__(self) -> str:
-        ops, orders, total = self._sections()
-        rows = [_HEAD, *ops, *orders, total]
-        lines = aligned(rows, range(1, len(_HEAD)), (1, 1 + len(ops), len(rows) - 1))
-        return "\n".join([*lines, *self._rest()])
+        tallies = [*self.by_op.items(), *[(f"order {k}", tally) for k, tally in self.by_order.items()]]
+        rows = [(name, *map(short_number, tally)) for name, tally in (*tallies, ("total", self.total))]
+        lines = aligned([_HEAD, *rows], range(1, len(_HEAD)), (1, 1 + len(self.by_op), len(rows)))
+        rest = [f"and {self.constants} constant{'s' * (self.constants > 1)}"] if self.constants else []
+        return "\n".join([*lines, *rest])
 
     def _repr_html_(self) -> str:
-        ops, orders, total = self._sections()
-        rest = [f"<div>{line}</div>" for line in self._rest()]
-        return "".join([html_table([*ops, *orders, total], _HEAD, numbers=True), *rest])
-
-    def _sections(self) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]], tuple[str, ...]]:
-        """The rows by op, the rows by order, and the total."""
-        orders = [(f"order {order}", *_shown(tally)) for order, tally in self.by_order.items()]
-        ops = [(name, *_shown(tally)) for name, tally in self.by_op.items()]
-        return ops, orders, ("total", *_shown(self.total))
-
-    def _rest(self) -> list[str]:
-        """The notes below the table."""
-        return [f"and {self.constants} constant{'s' * (self.constants > 1)}"] if self.constants else []
+        return as_html(str(self))
 
 
 def count(outputs: Variable | Iterable[Variable], each_step: bool = True) -> Count:
@@ -323,39 +301,22 @@ def count(outputs: Variable | Iterable[Variable], each_step: bool = True) -> Cou
     """
     if not isinstance(each_step, bool):
         raise TypeError(f"count: each_step must be True or False, got {each_step!r}")
-    applied = [
-        each if each_step else each._replace(runs=1)
-        for f in functions_of(variables(outputs, "outputs"))
-        for each in applications_of(f.op, f.arguments, tuple([x.spec for x in f.inputs]), f.order)
-    ]
-    computing = [(each, each.cost) for each in applied if each.cost is not None]
-    by_op = _tallies([(each.op.name, each.runs, cost) for each, cost in computing])
-    by_order = _tallies([(each.order, each.runs, cost) for each, cost in computing])
+    by_op: dict[str, Tally] = {}
+    by_order: dict[int, Tally] = {}
+    constants = 0
+    for f in functions_of(variables(outputs, "outputs")):
+        for op, order, cost, runs in applications_of(f.op, f.arguments, tuple([x.spec for x in f.inputs]), f.order):
+            constants += cost is None
+            if cost is not None:
+                cost = cost.times(runs if each_step else 1)
+                by_op[op.name] = by_op.get(op.name, Tally()).plus(cost)
+                by_order[order] = by_order.get(order, Tally()).plus(cost)
     ops = dict(sorted(by_op.items(), key=lambda entry: (-entry[1].flops, -entry[1].functions, entry[0])))
-    return Count(*tally_of(applied), len(applied) - len(computing), ops, dict(sorted(by_order.items())))
-
-
-def tally_of(applied: Iterable[Application]) -> Tally:
-    """The total cost of applications of ops, without constants."""
-    costs = [(None, each.runs, each.cost) for each in applied if each.cost is not None]
-    return _tallies(costs).get(None, Tally(0, 0, 0, 0, 0))
-
-
-def _tallies(costs: list[tuple[Key, int, Cost]]) -> dict[Key, Tally]:
-    """The sums of costs with the same key, each weighted by its count."""
-    sums: dict[Key, tuple[int, Cost]] = {}
-    for key, runs, cost in costs:
-        number, before = sums.get(key, (0, Cost()))
-        sums[key] = number + runs, before.plus(cost.times(runs))
-    return {key: Tally(number, *cost) for key, (number, cost) in sums.items()}
+    return Count(*reduce(Tally.plus, by_order.values(), Tally()), constants, ops, dict(sorted(by_order.items())))
 
 
 _HEAD = ("", "functions", "products", "convolutions", "FLOPs", "bytes")
 _UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
-
-
-def _shown(tally: Tally) -> tuple[str, ...]:
-    return tuple([short_number(number) for number in tally])
 
 
 def short_number(number: int) -> str:

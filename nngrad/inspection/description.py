@@ -21,7 +21,7 @@ from ..extend import (
     functions_of,
     variables,
 )
-from .cost import Cost, applications_of
+from .cost import Tally, applications_of
 from .naming import Names, Parameters, formula_of, parameter_names, scopes_of
 from .recomputation import State, states_of
 from .shown import argument_text
@@ -146,12 +146,12 @@ class Description:
         return [1 if b < 0 else total[b] for b in self.body_of]
 
     @cached_property
-    def costs(self) -> list[Cost]:
+    def costs(self) -> list[Tally]:
         """The cost of one run of each node, as in `nn.count`; a loop costs its body times its steps."""
         return [self._cost(i) for i in range(len(self))]
 
-    def _cost(self, i: int) -> Cost:
-        op, total = self.ops[i], Cost()
+    def _cost(self, i: int) -> Tally:
+        op, total = self.ops[i], Tally()
         for each in () if op is None else applications_of(op, self.static[i], self.given(i), self.orders[i]):
             if each.cost is not None:
                 total = total.plus(each.cost.times(each.runs))

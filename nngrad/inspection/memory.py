@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..extend import ControlOp, Function, Spec, Variable, device_of, functions_of, linearize, temporary_bytes, variables
 from ..memory import Timeline, timeline
 from .recomputation import kept_for_gradients
-from .shown import html_table, shown_bytes
+from .shown import as_html, shown_bytes
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _READ = "read by a gradient"
@@ -62,14 +62,7 @@ class MemoryReport(NamedTuple):
         return "\n".join([*lines, f"live bytes over the schedule: |{self._bars()}|"])
 
     def _repr_html_(self) -> str:
-        first, second = str(self).splitlines()[:2]
-        parts = [f"<div>{first}</div><div>{second}</div>"]
-        for title, rows in (("kept", self.kept), ("computed again", self.recomputed)):
-            total = shown_bytes(sum([row.nbytes for row in rows])) if rows else "nothing"
-            shown = [(shown_bytes(r.nbytes), str(r.number), r.op, repr(r.spec), r.why) for r in rows[:_MOST_ROWS]]
-            more = f"<div>and {len(rows) - _MOST_ROWS} more</div>" if len(rows) > _MOST_ROWS else ""
-            parts.append(f"<div>{title}: {total}</div>{html_table(shown, _HEAD) if rows else ''}{more}")
-        return "".join([*parts, f"<div>live bytes over the schedule: <code>|{self._bars()}|</code></div>"])
+        return as_html(str(self))
 
     def _bars(self) -> str:
         live = self.timeline.live
@@ -79,7 +72,6 @@ class MemoryReport(NamedTuple):
         return "".join([_BARS[math.ceil(8 * top / self.peak)] if self.peak else " " for top in tops])
 
 
-_HEAD = ("bytes", "times", "of", "shape", "because")
 _MOST_ROWS = 8
 
 

@@ -23,11 +23,7 @@ _WIDEST_CELL = 32
 _NARROWEST = 20
 """The minimum width that may be requested."""
 _ENOUGH = 48
-"""The width that the code gets before other columns are shown."""
-_NARROW = 16
-"""The minimum width of the code, and the width to which shapes and orders are cropped for its sake."""
-_FIXED = 2
-"""The number of columns that are never omitted: shapes and orders."""
+"""The width that the code gets before shapes and orders."""
 _MOST_IN_NOTEBOOKS = 1000
 """The maximum number of lines in notebooks."""
 
@@ -84,15 +80,8 @@ def _rows(lines: Sequence[Line], width: int | None) -> Iterator[Text]:
     widest = min(max([code.cell_len for code, tail in zip(codes, tails, strict=True) if tail], default=0), _WIDEST)
     widths = [min(max([tail[k].cell_len for tail in tails if k < len(tail)], default=0), _WIDEST_CELL)
               for k in range(max(map(len, tails), default=0))]  # fmt: skip
-    if width is not None:
-        # The least important columns are omitted first, from the right, but never shapes and orders.
-        while len(widths) > _FIXED and width - _needed(widths) < min(widest, _ENOUGH):
-            widths.pop()
-        # Then shapes (of functions with many results) and orders are cropped: the code is more important.
-        for k in range(len(widths)):
-            missing = min(widest, _ENOUGH) - (width - _needed(widths))
-            widths[k] -= max(0, min(missing, widths[k] - _NARROW))
-        widest = min(widest, max(_NARROW, width - _needed(widths)))
+    if width is not None:  # shapes and orders have room beside the code, unless that were too narrow
+        widest = min(widest, max(_ENOUGH, width - sum([w + 2 for w in widths[:2]])))
     for code, tail in zip(codes, tails, strict=True):
         row = _assembled()
         if width is not None:
@@ -117,11 +106,6 @@ def _assembled(*parts: str | tuple[str, str]) -> Text:
     from rich.text import Text
 
     return Text.assemble(*parts, no_wrap=True, overflow="crop")
-
-
-def _needed(widths: Sequence[int]) -> int:
-    """The width of columns, with the space before each."""
-    return sum([w + 2 for w in widths if w])
 
 
 def _code(line: Line) -> Text:

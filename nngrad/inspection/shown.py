@@ -1,11 +1,11 @@
 """Display Variables and Functions, on one line and as tables in notebooks. This computes nothing. Names and arguments
-become short printable text, whatever they hold, and tables escape it."""
+become short printable text, whatever they hold, and notebooks' text is escaped."""
 
 from __future__ import annotations
 
 import html
 import reprlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -115,7 +115,7 @@ def _variable_html(x: Variable) -> str:
     elif x.parent is not None:
         rows.append(("value", "not computed yet"))
     name = f" {quoted(x.name)}" if x.name else ""
-    return titled(f"Variable{name}", html_table(rows))
+    return _titled(f"Variable{name}", rows)
 
 
 def _kind_of(x: Variable) -> str:
@@ -169,7 +169,7 @@ def _function_html(f: Function) -> str:
         rows.append(("", f"and {len(named) - _MOST_SHOWN} more"))
     rows += [(name, value_text(value)) for name, value in f.args.items()]
     rows += [("gives", ", ".join(_first(list(map(repr, f.specs))))), *_where_from(f)]
-    return titled(f.op.name, html_table(rows))
+    return _titled(f.op.name, rows)
 
 
 provide(Variable, {"__repr__": _variable_text, "_repr_html_": _variable_html})
@@ -235,40 +235,12 @@ def shown_bytes(nbytes: float, digits: int = 3) -> str:
     return f"{nbytes / size:.{digits}g} {name}"
 
 
-_CELL = "padding:.1em .7em .1em 0;border:0;background:none;"
+def as_html(text: str) -> str:
+    """Text for a notebook, in a fixed-width font."""
+    return f'<pre style="line-height:1.35;overflow-x:auto;white-space:pre">{html.escape(text)}</pre>'
 
 
-def html_table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), numbers: bool = False) -> str:
-    """An HTML table that takes its colours from the page, light or dark.
-
-    Args:
-        rows: The cells of each row, as text.
-        head: The titles of the columns, if any; without them the first cell of each row is a title.
-        numbers: Whether all columns but the first are numbers.
-    """
-    side = "right" if numbers else "left"
-    lines = []
-    if head:
-        lines.append(_row("th", head, side, f"{_CELL}font-weight:bold;opacity:.75;"))
-    for row in rows:
-        if head:
-            lines.append(_row("td", row, side, _CELL))
-        else:
-            lines.append(f"<tr>{_cell('th', row[0], 'left', f'{_CELL}font-weight:normal;opacity:.75;')}"
-                         f"{''.join([_cell('td', text, side, _CELL) for text in row[1:]])}</tr>")  # fmt: skip
-    return f'<table style="border-collapse:collapse;border:0">{"".join(lines)}</table>'
-
-
-def _row(tag: str, texts: Sequence[str], side: str, style: str) -> str:
-    cells = [_cell(tag, text, side if i else "left", style) for i, text in enumerate(texts)]
-    return f"<tr>{''.join(cells)}</tr>"
-
-
-def _cell(tag: str, text: str, side: str, style: str) -> str:
-    style += f"text-align:{side};white-space:pre-wrap;vertical-align:top"  # arrays have several lines
-    return f'<{tag} style="{style}">{html.escape(text)}</{tag}>'
-
-
-def titled(title: str, body: str) -> str:
-    """A table, or another element, below a title."""
-    return f"<div><div><code>{html.escape(title)}</code></div>{body}</div>"
+def _titled(title: str, rows: Sequence[tuple[str, str]]) -> str:
+    """A table below a title, for a notebook; a cell may have several lines."""
+    lines = [(name if i == 0 else "", line) for name, text in rows for i, line in enumerate(text.split("\n"))]
+    return as_html("\n".join([title, *aligned(lines)]))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -26,9 +26,7 @@ from ..extend import (
     spent,
     switched,
 )
-
-if TYPE_CHECKING:
-    from rich.table import Table
+from .shown import aligned
 
 __all__ = ["Milliseconds", "Stages", "Timing", "measure"]
 
@@ -101,18 +99,6 @@ class Timing:
         """The standard deviation of a single iteration; 0 if there is only one."""
         return self._each(lambda column: statistics.stdev(column) if len(column) > 1 else 0.0)
 
-    def table(self) -> Table:
-        """The times as a table for rich."""
-        from rich.table import Table
-
-        table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left", title=self.title or None)
-        table.add_column("ms")
-        for name in Milliseconds._fields:
-            table.add_column(name.replace("_", "\n"), justify="right", vertical="bottom")
-        for name in ("average", "minimum", "deviation"):
-            table.add_row(name, *[f"{value:.3f}" for value in getattr(self, name)])
-        return table
-
     def caption(self) -> str:
         """The number of iterations, the device and the time of the first iteration, in words."""
         count = len(self.samples)
@@ -123,13 +109,11 @@ class Timing:
                 f"{self.first / 1e3:.2f} s" + f": {stages}" * any(self.stages))
 
     def __str__(self) -> str:
-        from rich.console import Console
-
-        console = Console(width=100, no_color=True)
-        with console.capture() as captured:
-            console.print(self.table())
-        lines = [line.rstrip() for line in captured.get().splitlines()]
-        return "\n".join([*lines, self.caption()])
+        names = "average", "minimum", "deviation"
+        rows = [(name, *[f"{value:.3f}" for value in getattr(self, name)]) for name in names]
+        head = "ms", *[name.replace("_", " ") for name in Milliseconds._fields]
+        table = aligned([head, *rows], range(1, len(head)))
+        return "\n".join([*([self.title] if self.title else []), *table, self.caption()])
 
     def __repr__(self) -> str:
         return f"<Timing of {len(self.samples)} iterations, {self.average.iteration:.3g} ms each>"

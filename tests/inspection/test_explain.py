@@ -11,7 +11,6 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-import nngrad.parametric_functions as PF
 from nngrad import hooks
 from nngrad.graph import Variable, functions_of
 
@@ -220,20 +219,6 @@ def test_explain_says_what_the_obstacle_is(build: Callable[..., list[Variable]],
     assert (last.order, last.mode, last.reason) == (2, "reverse", reason)
 
 
-@pytest.mark.parametrize("made_once", [True, False])
-def test_explain_says_that_an_array_given_to_many_calls_is_many_leaves(made_once: bool) -> None:
-    h = np.array([[0.5, 0.25], [0.25, 0.75]])
-    matrix = Variable.from_numpy_array(h) if made_once else h
-    w = x = Variable.from_numpy_array(np.array([[1.0], [2.0]]), need_grad=True)
-    for _ in range(40):
-        w = w - 0.1 * F.tanh(matrix @ w)
-    explanation = nn.explain(nn.grad(F.sum(w * w), x))
-    equal = [(each.spec.shape, each.leaves) for each in explanation.equal_leaves]
-    assert equal == ([] if made_once else [((2, 2), 40)])
-    assert explanation.loops or not made_once
-    assert ("40 leaves hold the same float64[2, 2]" in str(explanation)) is not made_once
-
-
 def test_explain_checks_what_it_is_given() -> None:
     x, y = network()
     with pytest.raises(ValueError, match=r"gradients\[1\] is not a result of nn.grad"):
@@ -251,50 +236,3 @@ def test_a_last_gradient_holds_nothing_of_what_it_came_from() -> None:
     del gx
     assert (gone() is None) is not in_it
     assert [o.order for o in nn.explain(last).orders] == [1, 2]
-
-
-def _two(x: Variable, names: tuple[str | None, str | None]) -> Variable:
-    for name in names:
-        x = F.tanh(PF.affine(x, 4, name=name))
-    return x
-
-
-class _Twice(nn.Module):
-    def __init__(self) -> None:
-        self.layer = nn.Sequential(lambda x: F.tanh(PF.affine(x, 4)))
-
-    def call(self, x: Variable) -> Variable:
-        return self.layer(self.layer(x))
-
-
-@pytest.mark.parametrize("how", ["unnamed", "named", "side by side", "one module twice"])
-def test_explain_says_that_layers_one_after_another_share_their_parameters(how: str) -> None:
-    nn.clear_parameters()
-    x = Variable((3, 4), name="x", need_grad=True)
-    if how == "one module twice":
-        y = _Twice()(x)
-    elif how == "side by side":
-        y = PF.affine(x, 4) * PF.affine(F.sin(x), 4)
-    else:
-        y = _two(x, (None, None) if how == "unnamed" else ("first", "second"))
-    explanation = nn.explain(nn.grad(F.sum(y), x))
-    expected = {
-        "unnamed": [(("affine/W", "affine/b"), 2)],
-        "one module twice": [(("@layer/affine/W", "@layer/affine/b"), 2)],
-    }
-    assert [tuple(each) for each in explanation.shared_layers] == expected.get(how, [])
-    assert ("give each its own: use name=" in str(explanation)) is (how in expected)
-    nn.clear_parameters()
-
-
-@pytest.mark.parametrize("columns", [False, True])
-def test_explain_says_where_derivatives_together_cost_less(columns: bool) -> None:
-    """Where several first derivatives are differentiated again; not where one of them is."""
-    points = Variable((4, 2))
-    xs = [points] if columns else [points[:, :1], points[:, 1:]]
-    u = F.tanh((points if columns else F.concatenate(*xs, axis=1)) @ Variable((2, 1)))
-    found = nn.grad(u, xs)
-    firsts = [found[0][:, :1], found[0][:, 1:]] if columns else found
-    again = [nn.grad(g, x)[0] for g, x in zip(firsts, xs * 2, strict=False)]
-    assert nn.explain(again).separate_partials == 2
-    assert "nn.derivatives" in str(nn.explain(again)) and "nn.derivatives" not in str(nn.explain(again[0]))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
-from ...extend import Function
+from ...extend import Event, Function
 from ..shown import shown_bytes
-from .base import Arrays, FunctionHook, by_key, label, table_of
+from .base import FunctionHook, by_key, label, table_of
 
 
 class _Readings(threading.local):
@@ -35,25 +35,14 @@ class MeasuringHook(FunctionHook):
         """Record the readings before and after a function; `way` is 'forward' or 'backward'."""
         raise NotImplementedError
 
-    def _ran(self, function: Function, way: str) -> None:
-        after = self.read()
-        self.record(function, way, self._readings.before.pop(), after)
-
-    def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
+    def __call__(self, event: Event) -> None:
         """Read the meter."""
-        self._readings.before.append(self.read())
-
-    def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        """Read the meter."""
-        self.forward_preprocess(function, in_data)
-
-    def forward_postprocess(self, function: Function, in_data: Arrays) -> None:
-        """Read the meter again."""
-        self._ran(function, "forward")
-
-    def backward_postprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        """Read the meter again."""
-        self._ran(function, "backward")
+        reading = self.read()
+        if event.kind == "before":
+            self._readings.before.append(reading)
+            return
+        way = "forward" if event.gradients is None else "backward"
+        self.record(event.function, way, self._readings.before.pop(), reading)
 
 
 class Times(NamedTuple):
@@ -88,24 +77,20 @@ class TimerHook(MeasuringHook):
     @property
     def total(self) -> float:
         """The total in seconds."""
-        return sum(seconds for _, _, seconds in self.history)
+        return sum(seconds for *_, seconds in self.history)
 
     @property
     def times(self) -> dict[tuple[str, str], Times]:
         """The times by name of the function and direction, the longest total first."""
-        found = by_key([((name, way), seconds) for name, way, seconds in self.history])
         times = {
             key: Times(len(values), sum(values), sorted(values)[len(values) // 2], max(values))
-            for key, values in found.items()
+            for key, values in by_key([((name, way), seconds) for name, way, seconds in self.history]).items()
         }
         return dict(sorted(times.items(), key=lambda item: -item[1].total))
 
     def summary(self) -> str:
         """A table, in milliseconds."""
-        rows = [
-            (name, way, str(t.calls), f"{t.total * 1e3:.3f}", f"{t.median * 1e3:.3f}", f"{t.longest * 1e3:.3f}")
-            for (name, way), t in self.times.items()
-        ]
+        rows = [(*key, str(t.calls), *[f"{seconds * 1e3:.3f}" for seconds in t[1:]]) for key, t in self.times.items()]
         rows.append(("total", "", str(len(self.history)), f"{self.total * 1e3:.3f}", "", ""))
         return table_of(("function", "", "calls", "total ms", "median ms", "longest ms"), rows, words=2)
 
@@ -156,19 +141,17 @@ class MemoryHook(MeasuringHook):
     @property
     def memory(self) -> dict[tuple[str, str], Memory]:
         """Memory by name of the function and direction, the largest peak first."""
-        found = by_key([((name, way), (grown, used)) for name, way, grown, used in self.history])
         memory = {
             key: Memory(len(values), sum(g for g, _ in values), max(u for _, u in values))
-            for key, values in found.items()
+            for key, values in by_key([((name, way), (grown, used)) for name, way, grown, used in self.history]).items()
         }
         return dict(sorted(memory.items(), key=lambda item: -item[1].peak))
 
     def summary(self) -> str:
         """A table."""
+        total = Memory(len(self.history), sum(grown for *_, grown, _ in self.history), self.peak)
         rows = [
-            (name, way, str(m.calls), shown_bytes(m.grown, 4), shown_bytes(m.peak, 4))
-            for (name, way), m in self.memory.items()
+            (*key, str(m.calls), shown_bytes(m.grown, 4), shown_bytes(m.peak, 4))
+            for key, m in [*self.memory.items(), (("all", ""), total)]
         ]
-        grown = sum(g for _, _, g, _ in self.history)
-        rows.append(("all", "", str(len(self.history)), shown_bytes(grown, 4), shown_bytes(self.peak, 4)))
         return table_of(("function", "", "calls", "grown", "peak"), rows, words=2)
