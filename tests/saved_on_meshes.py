@@ -45,15 +45,12 @@ def run(folder: str, devices: int, saves: bool, made: bool = False) -> dict[str,
         if made:
             step(*batch(77))
         done = 0 if saves else checkpointer.restore()
-        w = nn.get_parameters().get("divided/affine/W")
-        restored = None if w is None else str(getattr(w.data.raw(), "sharding", None))
         for number in range(done + 1, UNTIL + 1):
             step(*batch(number))
             if saves and number == SAVED_AT:
                 checkpointer.save(number)
         return {
             "done": done,
-            "restored": restored,
             "places": {name: str(p.data.raw().sharding) for name, p in nn.get_parameters().items()},
             "arrays": {name: p.d.tolist() for name, p in nn.get_parameters().items()},
             "state": {name: array.tolist() for name, array in state_arrays(solver).items()},

@@ -36,8 +36,6 @@ class Report:
     """How many processes were killed in each phase."""
     began: list[int] = field(default_factory=list)
     """The steps from which processes went on."""
-    unfinished: int = 0
-    """How often a killed process left a checkpoint that was not complete."""
 
 
 def started(folder: Path, steps: int) -> subprocess.Popen[str]:
@@ -106,7 +104,6 @@ def killed(moments: list[tuple[str, int]], steps: int, seed: int = 0) -> Report:
         for phase, count in moments:
             said, was_killed = watched(path, steps, phase, count, rng.uniform(0, MOST_DELAY[phase]))
             _note(report, said)
-            report.unfinished += phase == "save" and bool(list(path.glob("*.unfinished")))
             if not was_killed:
                 report.killed = said[-1]
                 return report

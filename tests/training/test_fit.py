@@ -101,8 +101,8 @@ def test_a_resumed_run_ends_as_an_undisturbed_one(tmp_path: Path, number: signal
     kind: type[BaseException] = KeyboardInterrupt if number == signal.SIGINT else SystemExit
     with pytest.raises(kind) as ended:
         trained(tmp_path / "parts", at=4, do=lambda: os.kill(os.getpid(), number))
-    kept = tmp_path / "parts" / "checkpoints" / "4"
-    assert kept.is_dir()
+    kept = tmp_path / "parts" / "checkpoints" / "4.safetensors"
+    assert kept.is_file()
     if number == signal.SIGINT:
         assert str(ended.value) == f"saved: {kept}; repeat the call of nn.fit to resume"
     with pytest.raises(RuntimeError, match="power failure"):

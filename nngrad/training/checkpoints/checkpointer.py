@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-import threading
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,9 +17,40 @@ from jax.experimental import multihost_utils
 from ...extend import Variable, checked_count, explained
 from ...solvers import Solver
 from ..modules import Module
-from .contents import CheckpointContents, check_holder
-from .finite import RecentLosses
-from .storing import CheckpointStore, local_parts, of_all_processes
+from .contents import PARAMETERS, CheckpointContents, accessors
+from .storing import delete_checkpoints, file_of, read_checkpoint, steps_in, write_checkpoint
+
+_LATE = 8
+"""The number of steps after which a loss is checked: by then it is ready, so nothing waits for it. The number is fixed,
+so that all processes of a run stop at the same step."""
+
+
+class RecentLosses:
+    """The losses of recent steps, each checked some steps later."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, Any]] = deque()
+
+    def add(self, step: int, loss: Any) -> None:
+        """Record the loss of a step, and check that of an earlier one, as `look` does."""
+        self._waiting.append((step, loss))
+        self.look(_LATE)
+
+    def look(self, late: int = 0) -> None:
+        """Check recorded losses, waiting for them, until `late` are left.
+
+        Raises:
+            FloatingPointError: A loss is not finite.
+        """
+        while len(self._waiting) > late:
+            step, loss = self._waiting.popleft()
+            if not np.isfinite(value := np.asarray(loss)).all():
+                self.forget()
+                raise FloatingPointError(f"the loss of step {step} is {value}")
+
+    def forget(self) -> None:
+        """Check none of the recorded losses."""
+        self._waiting.clear()
 
 
 class Checkpointer:
@@ -27,8 +58,8 @@ class Checkpointer:
 
     A checkpoint holds all parameters, including untrained ones, and their `need_grad`; state, learning rate and loss
     scale of solvers; the random state; the position of the input; and anything in `extra`. It is a snapshot of one
-    moment, and gets its name, the step, only when it is complete. It contains digests of its files, so that damage is
-    detected.
+    moment: a safetensors file named after its step, which is there only when it is complete. It contains a digest, so
+    that damage is detected.
 
         checkpointer = nn.Checkpointer("runs/one", solver, feed=batches, every=1000)
         first = checkpointer.restore()                       # 0 if there is none yet
@@ -39,7 +70,7 @@ class Checkpointer:
     On several hosts every process calls each method, and all share the directory.
 
     Args:
-        path: The directory; each checkpoint is a subdirectory named after its step.
+        path: The directory of the files.
         solver: The solver, or several by name.
         parameters: Variables by name, or a Module; by default all parameters in the current scope and below, also those
             created later. If there are none, `nn.fit` takes those of the Module that its step trains.
@@ -72,16 +103,21 @@ class Checkpointer:
         for name, value in (("keep", keep), ("every", every)):
             if value is not None:
                 checked_count(value, name, others=" or None")
-        self._contents = CheckpointContents(parameters, _named_solvers(solver), _named_holders(feed, extra))
-        taken = self._contents.solvers.keys() & self._contents.holders.keys()
-        if taken:
-            raise ValueError(f"extra: {', '.join(map(repr, sorted(taken)))} is also a name in solver; choose another")
-        self._store = CheckpointStore(Path(path).absolute(), keep)
+        solvers, holders = _named_solvers(solver), dict(extra or {})
+        names = [*solvers, *holders, "parameters", "random", "feed"]
+        for name in names:
+            if not isinstance(name, str) or "/" in name or names.count(name) > 1:
+                raise ValueError("solver, extra: names must be different strings without '/', and not 'parameters', "
+                                 f"'random' or 'feed', got {name!r}")
+        self._contents = CheckpointContents(parameters, solvers, {})
+        self.hold(**holders, **({} if feed is None else {"feed": feed}))
+        self._path, self._keep, self._every = Path(path).absolute(), keep, every
         self._by_default = parameters is None
-        self._every = every
         self._losses = RecentLosses()
-        self._noted: Callable[[int], signal.Signals | None] = lambda step: None  # the signal that ends the run
+        self._ending: Callable[[int], int | None] = lambda step: None  # the signal that ends the run
         self._at: int | None = None  # the last completed step
+        self._begun: int | None = None  # the step of the last checkpoint that was begun or restored
+        self._saved: int | None = None  # the step of the last one that was completed or restored
 
     def hold(self, **holders: Any) -> None:
         """Save and restore further objects, like those in `extra`.
@@ -89,7 +125,7 @@ class Checkpointer:
         Raises:
             TypeError: An object has no state.
         """
-        self._contents.holders |= _named_holders(None, holders)
+        self._contents.holders |= {name: accessors(holder, name) for name, holder in holders.items()}
 
     def hold_by_default(self, module: Module) -> None:
         """Save and restore the parameters of a module, if no others were given and the scope has none."""
@@ -100,7 +136,7 @@ class Checkpointer:
     def kept(self) -> str:
         """Describe where the last checkpoint is."""
         steps = self.steps()
-        return str(self._store.path / str(steps[-1])) if steps else "nothing, because there is no checkpoint yet"
+        return str(file_of(self._path, steps[-1])) if steps else "nothing, because there is no checkpoint yet"
 
     # ---------------------------------------------------------------- saving
 
@@ -122,7 +158,7 @@ class Checkpointer:
         self._at = step
         if loss is not None:
             self._finite_or_end(lambda: self._losses.add(step, loss))
-        ending = self._noted(step)
+        ending = self._ending(step)
         if ending is not None or (self._every is not None and step % self._every == 0):
             self.save(step)
         if ending is not None:
@@ -139,35 +175,36 @@ class Checkpointer:
             ValueError: There are checkpoints of later steps, from another run or another branch of this one.
             OSError: The checkpoint could not be written.
         """
-        step, store = checked_count(step, "step", 0), self._store
-        if step == store.last:
+        step = checked_count(step, "step", 0)
+        if step == self._saved:
             return
-        steps = store.steps()
-        if step != store.begun or step not in steps:  # else an interrupt came after it was written
-            later = [other for other in steps if other >= step]
-            if later:
-                raise ValueError(f"step: must come after those of the checkpoints in {store.path}, {later}, got "
-                                 f"{step}; restore() the last one first, use another path, or delete them")
-            self._finite_or_end(self._losses.look)
-            arrays, facts, must_be_finite = self._contents.snapshot()
-            if not arrays:
-                raise ValueError("nothing to save yet: there are no parameters, and no state with arrays")
-            self._finite_or_end(lambda: _check_finite({name: arrays[name] for name in must_be_finite}, step))
-            store.write(step, arrays, facts)
-        store.complete(step)
-        self._at = step
+        steps = self.steps()
+        later = [other for other in steps if other >= step and not other == step == self._begun]
+        if later:
+            raise ValueError(f"step: must come after those of the checkpoints in {self._path}, {later}, got {step}; "
+                             "restore() the last one first, use another path, or delete them")
+        self._finite_or_end(self._losses.look)
+        arrays, facts = self._contents.snapshot()
+        if not arrays:
+            raise ValueError("nothing to save yet: there are no parameters, and no state with arrays")
+        self._finite_or_end(lambda: _check_finite(arrays, step))
+        self._begun = step
+        write_checkpoint(self._path, step, arrays, facts)
+        if self._keep is not None:
+            delete_checkpoints(self._path, self.steps()[: -self._keep])
+        self._at = self._saved = step
 
     def steps(self) -> list[int]:
         """The steps that have checkpoints, in ascending order."""
-        return self._store.steps()
+        return steps_in(self._path)
 
-    def _finite_or_end(self, check: Any) -> None:
+    def _finite_or_end(self, check: Callable[[], None]) -> None:
         try:
             check()
         except FloatingPointError as error:
-            steps = self._store.steps()
+            steps = self.steps()
             last = f"the last good checkpoint is of step {steps[-1]}" if steps else "there is no checkpoint"
-            raise FloatingPointError(f"{error}; {last}, in {self._store.path}") from None
+            raise FloatingPointError(f"{error}; {last}, in {self._path}") from None
 
     # ---------------------------------------------------------------- restoring
 
@@ -194,7 +231,7 @@ class Checkpointer:
         unknown = set() if only is None else {only} - parts if isinstance(only, str) else set(only) - parts
         if unknown or isinstance(only, str):
             raise ValueError(f"only: expected some of {sorted(parts)}, got {only!r}")
-        steps = self._store.steps()
+        steps = self.steps()
         if step is None:
             step = steps[-1] if steps else -1
             if jax.process_count() > 1:  # which may see a shared folder at different times
@@ -202,11 +239,11 @@ class Checkpointer:
             if step < 0:
                 return 0
         elif step not in steps:
-            raise FileNotFoundError(f"{self._store.path}: no checkpoint of step {step}, only of {steps}")
-        self._contents.restore(self._store, step, only)
-        self._losses.waiting.clear()
+            raise FileNotFoundError(f"{self._path}: no checkpoint of step {step}, only of {steps}")
+        self._contents.restore(file_of(self._path, step), *read_checkpoint(self._path, step), only)
+        self._losses.forget()
         if only is None:
-            self._at = self._store.begun = self._store.last = step
+            self._at = self._begun = self._saved = step
         return step
 
     # ---------------------------------------------------------------- ending
@@ -222,74 +259,54 @@ class Checkpointer:
             signals: The signals; by default SIGTERM. `signal.SIGINT` is Ctrl-C.
 
         Raises:
-            RuntimeError: This is not the main thread.
-            ValueError: There are several processes and a signal other than SIGTERM, the only one that JAX shares.
+            ValueError: This is not the main thread, or there are several processes and a signal other than SIGTERM, the
+                only one that JAX shares.
         """
-        wanted = tuple(map(signal.Signals, signals or (signal.SIGTERM,)))
+        wanted = signals or (signal.SIGTERM,)
         are_several = jax.process_count() > 1
         if are_several and wanted != (signal.SIGTERM,):
-            raise ValueError("signals: must be SIGTERM alone with several processes, because no other reaches all, got "
-                             + ", ".join([s.name for s in wanted]))
-        if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("saving_on_signals: must be entered in the main thread, where Python delivers signals")
-        noted: list[signal.Signals] = []
+            raise ValueError("signals: must be SIGTERM alone with several processes, because no other reaches all")
+        noted: list[int] = []
 
         def note(number: int, _: FrameType | None) -> None:
             if number == signal.SIGINT and noted[-1:] == [signal.SIGINT]:
                 raise KeyboardInterrupt  # a second Ctrl-C means not to wait
-            noted.append(signal.Signals(number))
+            noted.append(number)
 
-        def noted_by_all(step: int) -> signal.Signals | None:
+        def noted_by_all(step: int) -> int | None:
             return signal.SIGTERM if multihost_utils.reached_preemption_sync_point(step) else None
 
         if are_several:  # JAX notes SIGTERM, and makes all agree on the step after which they end
             multihost_utils.reached_preemption_sync_point(0)  # raises if the service is off
         before = {} if are_several else {number: signal.signal(number, note) for number in wanted}
-        outer, self._noted = self._noted, noted_by_all if are_several else lambda step: noted[-1] if noted else None
+        outer, self._ending = self._ending, noted_by_all if are_several else lambda step: noted[-1] if noted else None
         try:
             yield self
-            if self._at is not None and (ending := self._noted(self._at)) is not None:  # after the last step
+            if self._at is not None and (ending := self._ending(self._at)) is not None:  # after the last step
                 self.save(self._at)
                 raise SystemExit(128 + ending)
         finally:
-            self._noted = outer
+            self._ending = outer
             for number, handler in before.items():
-                signal.signal(number, signal.SIG_DFL if handler is None else handler)
+                signal.signal(number, handler or signal.SIG_DFL)
 
     def __repr__(self) -> str:
         return f"<checkpoints of {', '.join(['parameters', *self._contents.solvers, *self._contents.holders])} in " \
-               f"{self._store.path}>"
+               f"{self._path}>"
 
 
 def _named_solvers(solver: Any) -> dict[str, Solver]:
     named = {} if solver is None else dict(solver) if isinstance(solver, Mapping) else {"solver": solver}
-    for name, value in named.items():
-        if not isinstance(name, str) or not name or "/" in name or name in _TAKEN:
-            raise ValueError(f"solver: a name must be a str without '/', not one of {_TAKEN}, got {name!r}")
+    for value in named.values():
         if not isinstance(value, Solver):
             raise TypeError(f"solver: expected a Solver or a dict of Solvers, got {type(value).__name__}; for an optax "
                             "transformation use nngrad.solvers.Solver.from_optax")
     return named
 
 
-def _named_holders(feed: Any, extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    named = dict(extra or {})
-    for name, value in named.items():
-        if not isinstance(name, str) or not name or "/" in name or name in (*_TAKEN, "feed"):
-            raise ValueError(f"extra: a name must be a str without '/', not one of {(*_TAKEN, 'feed')}, got {name!r}")
-        check_holder(value, f"extra[{name!r}]")
-    if feed is not None:
-        check_holder(feed, "feed")
-        named["feed"] = feed
-    return named
-
-
-def _check_finite(arrays: Mapping[str, Any], step: int) -> None:
-    own = [name for name, array in arrays.items() if not all([np.isfinite(x).all() for _, x in local_parts(array)])]
-    found = list(dict.fromkeys([name for names in of_all_processes(own) for name in names]))
-    if found:
-        names = ", ".join([repr(name.partition("/")[2]) for name in found[:5]]) + (", ..." if len(found) > 5 else "")
-        raise FloatingPointError(f"after step {step}, {names} contains infinities or NaN")
-
-
-_TAKEN = ("parameters", "random")
+def _check_finite(arrays: Mapping[str, np.ndarray[Any, Any]], step: int) -> None:
+    names = [repr(name.removeprefix(PARAMETERS)) for name, array in arrays.items()
+             if name.startswith(PARAMETERS) and array.dtype.kind not in "biu" and not np.isfinite(array).all()]
+    if names:
+        shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        raise FloatingPointError(f"after step {step}, {shown} contains infinities or NaN")

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...extend import checked_count
 from ..checkpoints import Checkpointer
-from ..checkpoints.finite import RecentLosses
+from ..checkpoints.checkpointer import RecentLosses
 from ..feeding import Feed, is_of_grain, source_of
 from ..step import TrainStep
 from ..train_step import TrainStepByShape
