@@ -9,29 +9,6 @@ import secrets
 import stat
 from pathlib import Path
 
-_OF_OTHERS = {
-    ".h5": "HDF5", ".hdf5": "HDF5", ".json": "JSON", ".keras": "Keras", ".mlir": "MLIR", ".mlmodel": "Core ML",
-    ".nnb": "nnabla", ".nnp": "nnabla", ".nntxt": "nnabla", ".npy": "NumPy", ".npz": "NumPy", ".onnx": "ONNX",
-    ".pb": "protobuf", ".pkl": "pickle", ".protobuf": "protobuf", ".prototxt": "protobuf", ".pt": "PyTorch",
-    ".pt2": "PyTorch", ".pth": "PyTorch", ".safetensors": "safetensors", ".tflite": "TensorFlow Lite",
-}  # fmt: skip
-"""Endings of file names that belong to other formats."""
-
-
-def check_own_ending(path: str | Path, function: str, ending: str, instead: str) -> None:
-    """Raise a ValueError if a file name has the ending of another format than `function` writes.
-
-    Args:
-        path: The file.
-        function: The function that is about to write it.
-        ending: The usual ending of its files.
-        instead: How to write files of other formats.
-    """
-    found = Path(path).suffix.lower()
-    if found in _OF_OTHERS:
-        raise ValueError(f"path: {str(path)!r} has the ending of {_OF_OTHERS[found]}, but {function} writes a format "
-                         f"of its own. Give a path that ends in {ending}. {instead}")
-
 
 def checked_ending(path: str | os.PathLike[str], ending: str, instead: str) -> Path:
     """The path of a file that has to end in `ending`, checked before there is something to write; an error says what to

@@ -108,7 +108,7 @@ def test_what_does_not_fit_is_refused(files: dict[str, Path]) -> None:
         (lambda: run(y=X), TypeError, "unknown input 'y'"),
         (lambda: run(X + 1j), TypeError, "x: dtype complex128 is not supported"),
         (lambda: run(X, seed=3), TypeError, "seed: this graph has no random functions"),
-        (lambda: nn.load_exported(files["any"])(np.zeros((0, 3))), ValueError, r"expected x: .*, got shape \(0, 3\)"),
+        (lambda: nn.load_exported(files["any"])(np.zeros((0, 3))), ValueError, "Expected value >= 1 .* 'rows'"),
         (lambda: nn.load_exported(files["fixed"], {"u": X}), ValueError, "no parameter 'u'"),
         (lambda: nn.load_exported(files["fixed"], {"v": X}), ValueError, r"expected v: .*, got shape \(5, 3\)"),
         (lambda: nn.load_exported("nowhere.nnx"), FileNotFoundError, "nowhere.nnx"),
@@ -234,6 +234,8 @@ def test_wrong_requests_are_named(tmp_path: Path) -> None:
             nn.export(outputs, inputs, path)
     with pytest.raises(ValueError, match=r"platforms: must be among cpu, cuda, .*, got 'gpu'"):
         nn.export(y, x, path, platforms="gpu")
+    with pytest.raises(ValueError, match=r"a\.onnx has the ending of another format"):
+        nn.export(y, x, tmp_path / "a.onnx", platforms="cpu")
     with pytest.raises(OSError, match="nowhere"):
         nn.export(y, x, tmp_path / "nowhere" / "a.nnx", platforms="cpu")
     assert not list(tmp_path.iterdir())
@@ -268,19 +270,17 @@ def rewritten(path: Path, changes: dict[str, Any], program: bytes | None = None)
         facts = json.loads(archive.read("metadata.json")) | changes
         made.writestr("metadata.json", json.dumps(facts))
         made.writestr("program.bin", archive.read("program.bin") if program is None else program)
+        made.writestr("parameters.safetensors", archive.read("parameters.safetensors"))
     return other
 
 
 def test_newer_and_wrong_files_say_so(files: dict[str, Path]) -> None:
     for changes, message in (
         ({"format_version": 2}, "has version 2 of the format.*upgrade nngrad"),
-        ({"calling_convention": 99, "jax": "9.9"}, "was written by JAX '9.9' with version 99.*upgrade JAX"),
-        ({"calling_convention": 1}, "with version 1 of its calling convention.*export the graph again"),
         ({"inputs": []}, "its program takes 1 arrays, expected 0"),
-        ({"inputs": [{"name": "x", "shape": [-1], "dtype": "float32"}]}, "metadata.json is invalid"),
         ({"outputs": 3}, "metadata.json is invalid"),
         ({"format": "something"}, "metadata.json is invalid"),
-        ({"parameters": [{"name": "x", "shape": [1], "dtype": "float32"}]}, "does not hold the arrays"),
+        ({"inputs": [], "parameters": ["x"]}, "does not hold the arrays"),
     ):
         with pytest.raises(ValueError, match=message):
             nn.load_exported(rewritten(files["any"], changes))

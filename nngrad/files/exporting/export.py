@@ -18,7 +18,6 @@ from ...extend import (
     Spec,
     Variable,
     contained,
-    did_you_mean,
     dtype_of,
     functions_of,
     linearize,
@@ -29,8 +28,7 @@ from ...extend import (
     x64_if,
 )
 from ...parameter import get_parameters
-from ..replacing import check_own_ending
-from .exported import Described, Named, check_installed, write_exported
+from .exported import Described, check_installed, write_exported
 from .symbolic import AnySize, NotForAnySize, for_any_size
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -123,7 +121,9 @@ def export(
         OSError: The file cannot be written; the message names it.
     """
     check_installed("nn.export")
-    check_own_ending(path, "nn.export", ".nnx", "For other formats use nn.to_jax and a converter for JAX functions")
+    if Path(path).suffix.lower() in (".mlir", ".onnx", ".pb", ".pt", ".pt2", ".tflite"):
+        raise ValueError(f"path: {path} has the ending of another format, but nn.export writes its own. Give a path "
+                         "that ends in .nnx. For other formats use nn.to_jax and a converter for JAX functions")
     wanted = _wanted(inputs, callable(outputs))
     names = list(dict.fromkeys([n for each in wanted for n in each.shape if isinstance(n, str)]))
     if len(names) > 1:
@@ -139,25 +139,16 @@ def export(
         raise ValueError("inputs: 'seed' is the name under which a graph with random functions takes its seed; "
                          "give that input another name")
     exported = _exported(made, wanted, sizes, arrays, platforms, parameters_inside, draws)
-    given = [Named(each.name, each.shape, each.dtype) for each in wanted]
-    results = [Named(name, tuple([n if type(n) is int else str(n) for n in aval.shape]), np.dtype(aval.dtype))
-               for name, aval in zip(made.results.names, exported.out_avals, strict=True)]
-    described = Described(
-        tuple(given), tuple(results), made.results.arranged, () if parameters_inside else tuple(named), platforms,
-        draws, made.needs_x64, __version__, jax.__version__, exported.calling_convention_version,
-    )
-    beside = {} if parameters_inside else {n.name: array for n, array in zip(named, arrays, strict=True)}
-    write_exported(path, described, bytes(exported.serialize()), beside)
+    beside = {} if parameters_inside else dict(zip(named, arrays, strict=True))
+    described = Described([each.name for each in wanted], made.results.names, list(beside), made.results.arranged,
+                          draws, made.needs_x64)  # fmt: skip
+    write_exported(path, described, exported, beside, __version__)
 
 
 def _platforms(given: Any) -> tuple[str, ...]:
     names = tuple([given] if isinstance(given, str) else given)
-    for name in names:
-        if name not in PLATFORMS:
-            raise ValueError(f"platforms: must be among {', '.join(PLATFORMS)}, got {name!r}"
-                             f"{did_you_mean(name, PLATFORMS)}")
-    if not names:
-        raise ValueError("platforms: give at least one")
+    if not names or not set(names) <= set(PLATFORMS):
+        raise ValueError(f"platforms: must be among {', '.join(PLATFORMS)}, got {', '.join(map(repr, names))}")
     return names
 
 
@@ -206,8 +197,8 @@ def _input(name: Any, x: Any, builds: bool) -> _Wanted:
 
 def _results(outputs: Any) -> _Results:
     if isinstance(outputs, Variable):
-        found = _Results([outputs], [outputs.name or "output"], "one")
-    elif isinstance(outputs, Mapping):
+        return _Results([outputs], [outputs.name or "output"], "one")
+    if isinstance(outputs, Mapping):
         found = _Results(list(outputs.values()), list(outputs), "dict")
     elif isinstance(outputs, list | tuple):
         found = _Results(list(outputs), [getattr(y, "name", "") or f"output{i}" for i, y in enumerate(outputs)], "list")
@@ -227,20 +218,18 @@ def _check_names(names: list[str], what: str) -> None:
         raise ValueError(f"{what}: {twice[0]!r} is the name of two; pass a dict with a different name for each")
 
 
-def _parameters(leaves: Sequence[Variable]) -> tuple[list[Any], list[Named]]:
-    """The arrays and descriptions of all leaves except random keys."""
+def _parameters(leaves: Sequence[Variable]) -> tuple[list[Any], list[str]]:
+    """The arrays and names of all leaves except random keys."""
     known = {id(x): name for name, x in get_parameters(grad_only=False).items()}
-    kept = [x for x in leaves if x.key_source is None]
-    named: list[Named] = []
-    taken: set[str] = set()
-    for i, x in enumerate(kept):
+    parameters = [x for x in leaves if x.key_source is None]
+    names: list[str] = []
+    for i, x in enumerate(parameters):
         name = known.get(id(x), x.name)
-        name = name if name and name not in taken else f"parameter{i}"
-        while name in taken:
+        name = name if name and name not in names else f"parameter{i}"
+        while name in names:
             name += "_"
-        taken.add(name)
-        named.append(Named(name, x.shape, x.dtype))
-    return [np.array(x.cell.raw()) for x in kept], named
+        names.append(name)
+    return [np.array(x.cell.raw()) for x in parameters], names
 
 
 # ---------------------------------------------------------------- the program

@@ -1,8 +1,8 @@
 """Write exported functions to files, and read them.
 
-A file is an uncompressed zip archive, so reading it takes no more memory than its size. `metadata.json` describes the
-function, `program.bin` is the serialized `jax.export.Exported`, and `parameters.safetensors` holds the arrays that are
-stored beside the program, if any.
+A file is an uncompressed zip archive, so reading it takes no more memory than its size. `metadata.json` names inputs,
+outputs and parameters, `program.bin` is the serialized `jax.export.Exported`, which knows their shapes and dtypes, and
+`parameters.safetensors` holds the arrays that are stored beside the program.
 """
 
 from __future__ import annotations
@@ -17,17 +17,14 @@ import jax
 import numpy as np
 from jax import export as jax_export
 
-from ...extend import array_of, converted, did_you_mean, dtype_of, x64_if
+from ...extend import array_of, converted, did_you_mean, x64_if
 from ..archives import archive_of, members_of
-from ..checked import NotAvailable, boolean, integer, text
 from ..replacing import read_whole, write_whole
-from ..storage import Arrays, arrays_from, content_of
+from ..storage import arrays_from, content_of
 
-FORMAT, VERSION = "nngrad exported function", 1
+_FORMAT, _VERSION = "nngrad exported function", 1
 _METADATA, _PROGRAM, _PARAMETERS = "metadata.json", "program.bin", "parameters.safetensors"
 _MEMBERS = {_METADATA, _PROGRAM, _PARAMETERS}
-ARRANGEMENTS = ("one", "list", "dict")
-"""The structures of results: an array, a list, or a dict by name."""
 
 
 class Named(NamedTuple):
@@ -43,24 +40,20 @@ class Named(NamedTuple):
 
 
 class Described(NamedTuple):
-    """The description of an exported function."""
+    """What a program does not know about itself."""
 
-    inputs: tuple[Named, ...]
-    outputs: tuple[Named, ...]
+    inputs: list[str]
+    """The names of its inputs."""
+    outputs: list[str]
+    """The names of its outputs."""
+    parameters: list[str]
+    """The names of the parameters that it takes after its inputs."""
     arranged: str
-    """One of `ARRANGEMENTS`."""
-    parameters: tuple[Named, ...]
-    """The parameters stored beside the program."""
-    platforms: tuple[str, ...]
+    """The structure of the results: 'one', 'list' or 'dict'."""
     draws: bool
-    """Whether it draws random numbers, and so takes a seed."""
+    """Whether it draws random numbers, and so takes a seed after these."""
     x64: bool
     """Whether it uses 64-bit values."""
-    nngrad: str
-    jax: str
-    """The versions of nngrad and JAX that exported it."""
-    calling_convention: int
-    """The version of `jax.export`'s calling convention."""
 
 
 class ExportedFunction:
@@ -71,21 +64,23 @@ class ExportedFunction:
     derivatives are those among its outputs.
     """
 
-    def __init__(
-        self, path: str, described: Described, exported: jax_export.Exported, parameters: Mapping[str, Any]
-    ) -> None:
-        self._path = path
-        self.inputs, self.outputs = described.inputs, described.outputs
-        """Name, shape and dtype of each input, and of each output."""
+    def __init__(self, described: Described, exported: jax_export.Exported, parameters: Mapping[str, Any]) -> None:
+        count = len(described.inputs)
+        self.inputs = _named(described.inputs, exported.in_avals[:count])
+        """Name, shape and dtype of each input."""
+        self.outputs = _named(described.outputs, exported.out_avals)
+        """Name, shape and dtype of each output."""
         self.arranged = described.arranged
         """The structure of the results: 'one', 'list' or 'dict'."""
-        self.platforms = described.platforms
+        self.platforms = exported.platforms
         """The platforms that it runs on."""
         self.draws = described.draws
         """Whether it draws random numbers, and so takes a `seed`."""
         self.exported = exported
         """JAX's own object: a function of the inputs, the parameters stored beside it, and the seed if it draws."""
-        self._x64, self._parameters, self._run = described.x64, dict(parameters), jax.jit(exported.call)
+        self._x64, self._run = described.x64, jax.jit(exported.call)
+        specs = _named(described.parameters, exported.in_avals[count:])
+        self._parameters = {each.name: _fitted(parameters[each.name], each) for each in specs}
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -104,53 +99,36 @@ class ExportedFunction:
             TypeError: An input is missing, given twice, or unknown.
             ValueError: An array does not fit its input, a seed is missing, or the program is for other platforms.
         """
-        if "seed" in [each.name for each in self.inputs] and seed is not None:
+        names = [each.name for each in self.inputs]
+        if "seed" in names and seed is not None:
             named, seed = {**named, "seed": seed}, None
-        given = [*self._fitted(arrays, named), *self._parameters.values(), *self._seed(seed)]
-        traced = any([isinstance(a, jax.core.Tracer) for a in given])
-        if not traced:
-            self._check_platform(given)
-        with x64_if(self._x64 and not traced):
-            results = self._run(*given)
+        if len(arrays) > len(names):
+            raise TypeError(f"expected {len(names)} inputs ({', '.join(names)}), got {len(arrays)} arrays")
+        by_name = dict(zip(names, arrays, strict=False))
+        for name, array in named.items():
+            if name not in names:
+                raise TypeError(f"unknown input {name!r}{did_you_mean(name, names)}; expected {', '.join(names)}")
+            if name in by_name:
+                raise TypeError(f"the input {name!r} is given twice, by position and by name")
+            by_name[name] = array
+        missing = [str(each) for each in self.inputs if each.name not in by_name]
+        if missing:
+            raise TypeError(f"missing inputs: {', '.join(missing)}")
+        fitted = [*[_fitted(by_name[each.name], each) for each in self.inputs], *self._parameters.values()]
+        if not self.draws and seed is not None:
+            raise TypeError("seed: this graph has no random functions; leave it out")
+        if self.draws:
+            if seed is None:
+                raise ValueError("seed: required, because the graph has random functions; pass an int from 0 to "
+                                 "2**32 - 1")
+            fitted.append(converted(np.asarray(seed), np.dtype(np.uint32), "seed"))
+        with x64_if(self._x64 and not any([isinstance(a, jax.core.Tracer) for a in fitted])):
+            results = self._run(*fitted)
         if self.arranged == "one":
             return results[0]
         if self.arranged == "list":
             return list(results)
         return {each.name: array for each, array in zip(self.outputs, results, strict=True)}
-
-    def _fitted(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """The checked arrays for the inputs, in order."""
-        names = [each.name for each in self.inputs]
-        if len(arrays) > len(names):
-            raise TypeError(f"expected {len(names)} inputs ({', '.join(names)}), got {len(arrays)} arrays")
-        for name in named:
-            if name not in names:
-                raise TypeError(f"unknown input {name!r}{did_you_mean(name, names)}; expected {', '.join(names)}")
-            if name in names[: len(arrays)]:
-                raise TypeError(f"the input {name!r} is given twice, by position and by name")
-        given = dict(zip(names, arrays, strict=False)) | dict(named)
-        missing = [str(each) for each in self.inputs if each.name not in given]
-        if missing:
-            raise TypeError(f"missing inputs: {', '.join(missing)}")
-        sizes: dict[str, tuple[int, str]] = {}
-        return [_fitted(given[each.name], each, sizes) for each in self.inputs]
-
-    def _seed(self, seed: int | None) -> list[Any]:
-        if not self.draws:
-            if seed is not None:
-                raise TypeError("seed: this graph has no random functions; leave it out")
-            return []
-        if seed is None:
-            raise ValueError("seed: required, because the graph has random functions; pass an int from 0 to 2**32 - 1")
-        return [converted(np.asarray(seed), np.dtype(np.uint32), "seed")]
-
-    def _check_platform(self, given: Sequence[Any]) -> None:
-        places = [a.devices() for a in given if isinstance(a, jax.Array) and a.committed]
-        platform = next(iter(places[0])).platform if places else jax.default_backend()
-        names = ("cuda", "rocm") if platform == "gpu" else (platform,)
-        if not set(names) & set(self.platforms):
-            raise ValueError(f"{self._path}: was exported for {', '.join(self.platforms)}, but the arrays are on "
-                             f"{platform}; export it again with {platform!r} in platforms=")
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs)) + (", seed" if self.draws else "")
@@ -171,52 +149,56 @@ def load_exported(path: str | Path, parameters: Mapping[str, Any] | None = None)
             `parameters` is unknown or does not fit.
     """
     check_installed("nn.load_exported")
-    described, program, held = read_exported(path)
+    members = members_of(read_whole(path), _MEMBERS, _MEMBERS, f"{path}: not a file written by nn.export")
     try:
-        exported = jax_export.deserialize(bytearray(program))
+        facts = json.loads(members[_METADATA])
+        if facts["format"] != _FORMAT:
+            raise ValueError(f"the format is not {_FORMAT!r}")
+        newer = facts["format_version"] > _VERSION
+        described = Described(*[facts.get(name) for name in Described._fields])
+        inputs = len(described.inputs) + len(described.parameters) + described.draws
+        outputs = len(described.outputs)
+        writer = f"nngrad {facts['nngrad']} and JAX {facts['jax']}"
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: damaged: its {_METADATA} is invalid ({error!r:.200})") from error
+    if newer:
+        raise ValueError(f"{path}: has version {facts['format_version']} of the format, written by {writer}; this "
+                         f"nngrad reads versions up to {_VERSION}; upgrade nngrad")
+    try:
+        exported = jax_export.deserialize(bytearray(members[_PROGRAM]))
     except Exception as error:  # flatbuffers may raise anything
-        raise ValueError(f"{path}: JAX {jax.__version__} cannot read its program, which was written by JAX "
-                         f"{described.jax} ({error!r:.200})") from error
+        raise ValueError(f"{path}: JAX {jax.__version__} cannot read its program, which was written by {writer} "
+                         f"({error!r:.200})") from error
     if exported.nr_devices != 1:  # an older JAX misreads fields that a newer one has moved
-        raise ValueError(f"{path}: was written by JAX {described.jax}, and JAX {jax.__version__} cannot read it; "
-                         "upgrade JAX")
-    arrays = {each.name: held[each.name] for each in described.parameters}
-    specs = {each.name: each for each in described.parameters}
-    for name, array in (parameters or {}).items():
-        if name not in specs:
+        raise ValueError(f"{path}: was written by {writer}, and JAX {jax.__version__} cannot read it; upgrade JAX")
+    if len(exported.in_avals) != inputs or len(exported.out_avals) != outputs:
+        raise ValueError(f"{path}: damaged: its program takes {len(exported.in_avals)} arrays, expected {inputs}")
+    arrays, _ = arrays_from(members[_PARAMETERS], f"{path}: {_PARAMETERS}")
+    if arrays.keys() != set(described.parameters):
+        raise ValueError(f"{path}: damaged: {_PARAMETERS} does not hold the arrays that {_METADATA} lists")
+    for name in parameters or {}:
+        if name not in arrays:
             raise ValueError(f"parameters: {path} has no parameter {name!r} outside its program"
-                             f"{did_you_mean(name, list(specs))}")
-        arrays[name] = _fitted(array, specs[name], {})
-    count = len(described.inputs) + len(arrays) + described.draws
-    if len(exported.in_avals) != count or len(exported.out_avals) != len(described.outputs):
-        raise ValueError(f"{path}: damaged: its program takes {len(exported.in_avals)} arrays, expected {count}")
-    return ExportedFunction(str(path), described, exported, arrays)
+                             f"{did_you_mean(name, described.parameters)}")
+    return ExportedFunction(described, exported, {**arrays, **(parameters or {})})
 
 
-def _fitted(value: Any, each: Named, sizes: dict[str, tuple[int, str]]) -> Any:
-    """`value` as an array for an input, with its shape checked.
+def _named(names: Sequence[str], avals: Sequence[Any]) -> tuple[Named, ...]:
+    shapes = [tuple([n if type(n) is int else str(n) for n in aval.shape]) for aval in avals]
+    return tuple([Named(name, shape, np.dtype(aval.dtype))
+                  for name, shape, aval in zip(names, shapes, avals, strict=False)])
 
-    Args:
-        value: The value given by the caller.
-        each: The input.
-        sizes: Sizes by name, each with the input that it was first seen in; updated with those of this input.
-    """
-    array = value if isinstance(value, jax.Array) else array_of(value, each.name)
-    fits = len(array.shape) == len(each.shape)
-    for size, wanted in zip(array.shape, each.shape, strict=False):
-        if isinstance(wanted, str):
-            known, seen = sizes.setdefault(wanted, (size, each.name))
-            if known != size:
-                raise ValueError(f"{each.name}: has shape {tuple(array.shape)}, so {wanted} is {size}, but in {seen} "
-                                 f"it is {known}")
-            fits = fits and size > 0
-        else:
-            fits = fits and size == wanted
-    if not fits:
-        raise ValueError(f"expected {each}, got shape {tuple(array.shape)}")
+
+def _fitted(value: Any, wanted: Named) -> Any:
+    """`value` as an array in the dtype of an input. Its fixed sizes are checked; JAX checks those that have a name."""
+    array = value if isinstance(value, jax.Array) else array_of(value, wanted.name)
+    shape = tuple(array.shape)
+    sizes = zip(shape, wanted.shape, strict=False)
+    if len(shape) != len(wanted.shape) or any([isinstance(n, int) and n != size for size, n in sizes]):
+        raise ValueError(f"expected {wanted}, got shape {shape}")
     if isinstance(array, jax.core.Tracer):
-        return array.astype(jax.dtypes.canonicalize_dtype(each.dtype))
-    return converted(array, each.dtype, each.name)
+        return array.astype(jax.dtypes.canonicalize_dtype(wanted.dtype))
+    return converted(array, wanted.dtype, wanted.name)
 
 
 def check_installed(what: str) -> None:
@@ -225,73 +207,17 @@ def check_installed(what: str) -> None:
         raise ImportError(f"{what} needs flatbuffers, which is not installed: pip install 'nngrad[export]'")
 
 
-# ---------------------------------------------------------------- files
-
-
-def write_exported(path: str | Path, described: Described, program: bytes, parameters: Mapping[str, Any]) -> None:
-    """Write a file atomically.
+def write_exported(
+    path: str | Path, described: Described, exported: jax_export.Exported, parameters: Mapping[str, Any], version: str
+) -> None:
+    """Write a file atomically; `version` is that of nngrad.
 
     Raises:
         OSError: The file cannot be written; the message names it.
         ValueError: Safetensors cannot hold the name of a parameter.
     """
-    facts = {"format": FORMAT, "format_version": VERSION, **described._asdict()}
-    for key in ("inputs", "outputs", "parameters"):
-        facts[key] = [{"name": n.name, "shape": list(n.shape), "dtype": n.dtype.name} for n in facts[key]]
-    members = {_METADATA: json.dumps(facts, indent=1).encode(), _PROGRAM: program}
-    if described.parameters:
-        members[_PARAMETERS] = content_of(parameters, {}, str(path))
+    facts = {"format": _FORMAT, "format_version": _VERSION, "nngrad": version, "jax": jax.__version__,
+             **described._asdict()}  # fmt: skip
+    members = {_METADATA: json.dumps(facts, indent=1).encode(), _PROGRAM: bytes(exported.serialize()),
+               _PARAMETERS: content_of(parameters, {}, str(path))}  # fmt: skip
     write_whole(path, archive_of(members))
-
-
-def read_exported(path: str | Path) -> tuple[Described, bytes, Arrays]:
-    """The description of a function, its program, and the parameters beside it.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It is not an exported function, is damaged, or was made by a newer version; the message names it.
-    """
-    members = members_of(read_whole(path), {_METADATA, _PROGRAM}, _MEMBERS,
-                         f"{path}: not a file written by nn.export")
-    try:
-        described = _described(json.loads(members[_METADATA].decode()), path)
-    except NotAvailable as newer:
-        raise ValueError(str(newer)) from None
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: damaged: its {_METADATA} is invalid ({error!r:.200})") from error
-    arrays: Arrays = {}
-    if _PARAMETERS in members:
-        arrays, _ = arrays_from(members[_PARAMETERS], f"{path}: {_PARAMETERS}")
-    wanted = {n.name: (n.shape, n.dtype) for n in described.parameters}
-    if {name: (array.shape, array.dtype) for name, array in arrays.items()} != wanted:
-        raise ValueError(f"{path}: damaged: {_PARAMETERS} does not hold the arrays that {_METADATA} lists")
-    return described, members[_PROGRAM], arrays
-
-
-def _described(facts: Any, path: str | Path) -> Described:
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise ValueError(f"the format is not {FORMAT!r}")
-    if integer(facts["format_version"], 1) > VERSION:
-        raise NotAvailable(f"{path}: has version {facts['format_version']} of the format, written by nngrad "
-                           f"{facts.get('nngrad')!r:.20}; this nngrad reads versions up to {VERSION}; upgrade nngrad")
-    calling = integer(facts["calling_convention"], 0)
-    least = jax_export.minimum_supported_calling_convention_version
-    most = jax_export.maximum_supported_calling_convention_version
-    if not least <= calling <= most:
-        change = "upgrade JAX" if calling > most else "export the graph again"
-        raise NotAvailable(f"{path}: was written by JAX {facts.get('jax')!r:.20} with version {calling} of its calling "
-                           f"convention; JAX {jax.__version__} reads {least} to {most}; {change}")
-    named = {key: tuple([_named(each) for each in facts[key]]) for key in ("inputs", "outputs", "parameters")}
-    if facts["arranged"] not in ARRANGEMENTS or (facts["arranged"] == "one" and len(named["outputs"]) != 1):
-        raise ValueError(f"invalid 'arranged': {facts['arranged']!r:.20}")
-    if any([len({n.name for n in each}) != len(each) for each in named.values()]):
-        raise ValueError("duplicate names")
-    platforms = tuple(map(text, facts["platforms"]))
-    return Described(**named, arranged=facts["arranged"], platforms=platforms, draws=boolean(facts["draws"]),
-                     x64=boolean(facts["x64"]), nngrad=text(facts["nngrad"]), jax=text(facts["jax"]),
-                     calling_convention=calling)  # fmt: skip
-
-
-def _named(facts: Any) -> Named:
-    shape = tuple([n if isinstance(n, str) else integer(n, 0) for n in facts["shape"]])
-    return Named(text(facts["name"]), shape, dtype_of(text(facts["dtype"])))

@@ -14,7 +14,7 @@ from ...extend import Closing, Variable, contained, functions_of, together
 from ...parameter import get_parameters
 from ..archives import archive_of, members_of
 from ..checked import NotAvailable, integer, list_of, text
-from ..replacing import check_own_ending, read_whole, write_whole
+from ..replacing import read_whole, write_whole
 from ..storage import arrays_from, content_of
 from .reading import GraphReader
 from .static_arguments import NotSerializable
@@ -65,10 +65,9 @@ def save_graph(
     Raises:
         TypeError: Something is not a Variable, or a name is not a string.
         ValueError: A function cannot be stored in a file, such as a JAX function that was not opened; the message names
-            it. Or `path` has the ending of another format.
+            it.
         OSError: The file cannot be written; the message names it.
     """
-    check_own_ending(path, "nn.save_graph", ".graph", "For parameters alone use nn.save_parameters")
     given = {"outputs": _checked(outputs, "outputs"), "inputs": _checked(inputs, "inputs")}
     chosen = get_parameters(grad_only=False) if parameters is None else _by_name(parameters, "parameters")
     try:
