@@ -329,7 +329,7 @@ def test_a_terminal_shows_how_far_it_is(tmp_path: Path) -> None:
     assert "12/12 loss 0.5" in screen.getvalue()
     piped = io.StringIO()
     nn.fit(lambda: 0.5, steps=2, log=nn.training_log(progress=Console(file=piped)))
-    assert piped.getvalue() == "step 1 of 2: loss 0.5\nstep 2 of 2: loss 0.5\n"
+    assert not piped.getvalue()
 
 
 # ---------------------------------------------------------------- what is refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice, repeat
 from pathlib import Path
@@ -41,28 +41,12 @@ def _batches_of(data: Any, epochs: int | None, steps: int | None) -> Feed:
         raise TypeError(f"data: expected an iterable of batches, got {type(data).__name__}; to use the same batch at "
                         "each step, pass [(x, t)]")
     once = 1 if steps is None or hasattr(data, "__next__") or is_of_grain(data) else None
-    if _counts_epochs(data) and (epochs is not None or steps is None):
-        data, epochs = _until(data, epochs or 1), None
     return Feed(source_of(data, once if epochs is None else epochs, "data"), 0)
 
 
-def _counts_epochs(data: Any) -> bool:
-    """Whether `data` is one of nnabla's endless iterators, which know their epoch."""
-    return all([hasattr(data, name) for name in ("next", "epoch", "size", "batch_size")])
-
-
-def _until(data: Any, epochs: int) -> Iterator[Any]:
-    while data.epoch < epochs:
-        yield data.next()
-
-
 def _steps_of(data: Any, epochs: int | None, steps: int | None) -> int | None:
-    """The number of batches that will be taken."""
-    known = None
-    if _counts_epochs(data):
-        known = -(-(epochs or 1) * data.size // data.batch_size) if epochs is not None or steps is None else None
-    elif hasattr(data, "__len__") and (epochs is not None or steps is None):
-        known = len(data) * (epochs or 1)
+    """The number of batches that will be taken, if it is known."""
+    known = len(data) * (epochs or 1) if hasattr(data, "__len__") and (epochs is not None or steps is None) else None
     return min([n for n in (known, steps) if n is not None], default=None)
 
 
@@ -149,8 +133,8 @@ def fit(
         step: The result of `nn.train_step`, or any function of a batch. It returns a loss, or a loss and a dict of
             metrics, or such a dict; of these, numbers and arrays of one element are logged.
         data: Batches: an iterable; a function from the number of an epoch, from 0, to an iterable; the result of
-            `nn.feed`; an iterator of nnabla's; or a loader of grain. A tuple or a list becomes the arguments of the
-            step, anything else its only argument. None: the step has no arguments.
+            `nn.feed`; or a loader of grain. A tuple or a list becomes the arguments of the step, anything else its only
+            argument. None: the step has no arguments.
         epochs: The number of times to iterate over `data`; by default once or, if `steps` is given, as often as needed.
         steps: The number of steps after which the run ends, unless the data end first.
         every: The number of steps between lines of the log; the first and the last step always have one.

@@ -15,49 +15,12 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from ...extend import NdArray, Variable, checked_count
 from ...files.replacing import read_whole, write_whole
 from ...parallel import hosts
-
-
-class Shown:
-    """The progress bar of a run, until `stop`: on a console, or on standard error if that is a terminal."""
-
-    def __init__(self, console: Console | None, steps: int | None, step: int) -> None:
-        self._is_quiet = console is None
-        self._console = Console(stderr=True) if console is None else console
-        self._steps = steps
-        self._bar: Progress | None = None
-        if self._console.is_terminal:
-            whole = Column(no_wrap=True)  # where values do not fit into a line, they take two
-            self._bar = Progress(
-                BarColumn(16), MofNCompleteColumn(table_column=whole),
-                TextColumn("{task.fields[values]}", table_column=Column()), TimeRemainingColumn(table_column=whole),
-                console=self._console,
-            )  # fmt: skip
-            self._task = self._bar.add_task("train", total=steps, completed=step, values="compiling")
-            self._bar.start()
-
-    def stop(self) -> None:
-        """Stop the bar, leaving it on the screen."""
-        if self._bar is not None:
-            self._bar.stop()
-
-    def at(self, step: int) -> None:
-        """Move the bar."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=step)
-
-    def values(self, step: int, values: Mapping[str, float]) -> None:
-        """Show the values of a step."""
-        if self._bar is not None:
-            self._bar.update(self._task, completed=step, values=in_words(values))
-        elif not self._is_quiet:
-            of = "" if self._steps is None else f" of {self._steps:,}"
-            self._console.print(f"step {step:,}{of}: {in_words(values)}", highlight=False, soft_wrap=True)
 
 
 def in_words(values: Mapping[str, float]) -> str:
@@ -70,6 +33,8 @@ def in_words(values: Mapping[str, float]) -> str:
 
 METRICS, TENSORBOARD = "metrics.jsonl", "tensorboard"
 STEP, SECONDS = "step", "seconds"
+_TASK = TaskID(0)
+"""The only task of the progress bar."""
 
 
 class TrainingLog:
@@ -85,8 +50,8 @@ class TrainingLog:
         self._tensorboard, self._progress = tensorboard, progress
         self._path: Path | None = None  # of the file of metrics, in the process that writes it
         self._last: tuple[int, dict[str, Any]] | None = None  # the last values if they were not due for writing
-        self._shown: Shown | None = None
         self._board: Any = None
+        self._bar = Progress(disable=True)
         self._closed = ExitStack()
 
     def __enter__(self) -> TrainingLog:
@@ -94,9 +59,15 @@ class TrainingLog:
         with ExitStack() as opened:
             if self.folder is not None and hosts.is_first():
                 self._open(self.folder, opened)
-            if self._progress is not False and hosts.is_first():
-                self._shown = Shown(None if self._progress is True else self._progress, self.steps, self.step)
-                opened.callback(self._shown.stop)
+            console = self._progress if isinstance(self._progress, Console) else Console(stderr=True)
+            shows = self._progress is not False and console.is_terminal and hosts.is_first()
+            whole = Column(no_wrap=True)  # where values do not fit into a line, they take two
+            self._bar = opened.enter_context(Progress(
+                BarColumn(16), MofNCompleteColumn(table_column=whole),
+                TextColumn("{task.fields[values]}", table_column=Column()), TimeRemainingColumn(table_column=whole),
+                console=console, disable=not shows,
+            ))  # fmt: skip
+            self._bar.add_task("train", total=self.steps, completed=self.step, values="compiling")
             self._closed = opened.pop_all()
         self._before = self.lines[-1].get(SECONDS, 0.0) if self.lines else 0.0
         self._began = time.monotonic()
@@ -147,8 +118,7 @@ class TrainingLog:
     def moved(self, step: int) -> None:
         """Advance to a step that has no line."""
         self.step = step
-        if self._shown is not None:
-            self._shown.at(step)
+        self._bar.update(_TASK, completed=step)
 
     def write(self, step: int, values: Mapping[str, Any]) -> dict[str, float]:
         """Read the values of a step, and write them.
@@ -161,16 +131,17 @@ class TrainingLog:
         line = {STEP: step, SECONDS: seconds, **numbers}
         self.lines.append(dict(line))
         if self._path is not None:
-            _append(self._path, line)
+            with self._path.open("ab") as file:
+                file.write(_line(line))
         if self._board is not None:
             for name in (SECONDS, *numbers):
                 self._board.add_scalar(name, line[name], step)
             self._board.flush()
         self._last = None
         self.moved(step)
-        if self._shown is not None:
-            self._shown.values(step, numbers)
+        self._bar.update(_TASK, values=in_words(numbers))
         return numbers
+
 
 def training_log(
     folder: str | Path | None = None, *, step: int = 0, steps: int | None = None, every: int = 1,
@@ -192,8 +163,7 @@ def training_log(
         steps: The total number of steps, if known.
         every: The number of steps between lines; the first and the last step always have one.
         tensorboard: Whether to write TensorBoard's files to `tensorboard/`. Needs tensorboardX, or PyTorch's writer.
-        progress: Whether to show a bar with the remaining time on a terminal; or a rich Console, which gets lines
-            instead if it is not a terminal.
+        progress: Whether to show a bar with the remaining time on a terminal; or the rich Console that shows it.
 
     Raises:
         TypeError: An argument that should be a number is not.
@@ -261,11 +231,3 @@ def _lines_up_to(path: Path, step: int) -> list[dict[str, float]]:
 
 def _line(values: Mapping[str, float]) -> bytes:
     return f"{json.dumps(values)}\n".encode()
-
-
-def _append(path: Path, values: Mapping[str, float]) -> None:
-    """Add a line by one system call, so that readers see whole lines."""
-    line = _line(values)
-    with open(path, "ab", buffering=0) as file:
-        if file.write(line) < len(line):
-            raise OSError(28, "cannot be written: no space is left", str(path))
