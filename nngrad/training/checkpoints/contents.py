@@ -213,8 +213,13 @@ def accessors(holder: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any]
     Raises:
         TypeError: It has none.
     """
+
+    def refill(state: Any) -> None:
+        holder.clear()
+        holder.update(state)
+
     if isinstance(holder, dict):
-        return holder.copy, lambda state: (holder.clear(), holder.update(state))
+        return holder.copy, refill
     for methods in (("get_state", "set_state"), ("get_states", "set_states")):
         get, put = [getattr(holder, method, None) for method in methods]
         if callable(get) and callable(put):

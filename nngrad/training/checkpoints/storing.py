@@ -92,7 +92,7 @@ def _digest(arrays: Arrays, facts: str) -> str:
     digest = hashlib.sha256(facts.encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype.name} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        digest.update(array.tobytes())
     return digest.hexdigest()
 
 

@@ -51,7 +51,6 @@ class TrainingLog:
         self._path: Path | None = None  # of the file of metrics, in the process that writes it
         self._last: tuple[int, dict[str, Any]] | None = None  # the last values if they were not due for writing
         self._board: Any = None
-        self._bar = Progress(disable=True)
         self._closed = ExitStack()
 
     def __enter__(self) -> TrainingLog:
