@@ -17,7 +17,6 @@ from ..graph.arguments import as_int, checked_count, coerced
 from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.signatures import explained_by_name
-from . import control, indexing
 from .bodies.carries import Carried
 from .bodies.scans import looped
 from .stochastic import typed_key
@@ -37,7 +36,7 @@ def step_keys(key: Array, /, length: int) -> jax.Array:
 @explained_by_name
 def scan(
     body: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None,
-    reverse: bool = False, unroll: int = 1, truncate: int | None = None,
+    reverse: bool = False, unroll: int = 1,
 ) -> tuple[Any, Any]:
     """A loop that carries values from step to step and stacks the outputs of each step.
 
@@ -57,9 +56,6 @@ def scan(
         length: The number of steps; by default, the length of the first axes.
         reverse: Whether to go through `xs` from its end. Slice i still gives entry i of the stacks.
         unroll: How many steps the compiler unrolls: more take longer to compile, and may run faster.
-        truncate: Truncated back-propagation: the steps are cut into stretches of this length, counted from the last
-            step, and no gradient passes through the carry from one stretch to the one before it. Values do not change.
-            Gradients of every order are those of a loop in which these carries are constants.
 
     Returns:
         The last carry, and the stacks, each with the steps along its first axis.
@@ -69,12 +65,12 @@ def scan(
             dtype.
         ValueError: The lengths do not fit, a carry changes its shape, or the body updates one of its arguments.
     """
-    return scanned(check_body(body, "body", "scan"), init, xs, length, reverse, unroll, "scan", body, truncate)
+    return scanned(check_body(body, "body", "scan"), init, xs, length, reverse, unroll, "scan", body)
 
 
 def scanned(
     body: Callable[[Any, Any], Any], init: Any, xs: Any, length: int | None, reverse: bool, unroll: int, owner: str,
-    written: Callable[..., Any], truncate: int | None = None,
+    written: Callable[..., Any],
 ) -> tuple[Any, Any]:  # fmt: skip
     """The result of `scan` under the name of this function; `written` is the body as the user wrote it."""
     leaves, tree = jax.tree.flatten((init, xs))
@@ -90,16 +86,9 @@ def scanned(
     if not isinstance(reverse, bool | np.bool_):
         raise TypeError(f"{owner}: reverse must be True or False, got {reverse!r}")
     results: Any = None
-    if truncate is not None:
-        inputs += _stretches(truncate, count, reverse)
 
     def flat(given: list[Variable]) -> list[Variable]:
         nonlocal results
-        if truncate is not None:
-            *given, cut = given
-            given[:carries] = [
-                indexing.where(cut, control.unlink(c), c) if c.spec.differentiable else c for c in given[:carries]
-            ]
         carry, x = jax.tree.unflatten(tree, given)
         pair = body(carry, x)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -121,14 +110,6 @@ def scanned(
     outputs = looped(carried, given, found.updated, count, bool(reverse), min(unroll, max(count, 1)))
     last: tuple[Any, Any] = jax.tree.unflatten(results, outputs)
     return last
-
-
-def _stretches(truncate: int, count: int, reverse: bool) -> list[Variable]:
-    """For each step, whether a stretch of `truncate` steps begins with it; not for the first stretch."""
-    checked_count(truncate, "scan: truncate", others=" or None")
-    before = np.arange(count)
-    begins = (before > 0) & ((count - before) % int(truncate) == 0)
-    return [as_variable(begins[::-1].copy() if reverse else begins, "truncate", "scan")]
 
 
 @explained_by_name

@@ -196,7 +196,7 @@ def test_hyper_gradients_of_ridge_regression_to_order_3(linear: str) -> None:
     check(ours, lambda s, x: ridge(s, x, TARGETS), [T, FEATURES], 3 if linear == "dense" else 2)
 
 
-@pytest.mark.parametrize("method", ["lbfgs", "newton", "gradient_descent"])
+@pytest.mark.parametrize("method", ["lbfgs", "newton"])
 def test_methods_for_minima(method: str) -> None:
     s = leaf(T)
 

@@ -1,4 +1,4 @@
-"""Loops that go back segment by segment: derivatives, what is kept as compiled, and truncated back-propagation."""
+"""Loops that go back segment by segment: derivatives, and what is kept as compiled."""
 
 from __future__ import annotations
 
@@ -125,50 +125,3 @@ def test_a_budget_is_kept_to_and_auto_cuts_a_loop() -> None:
     plain = taken(256, None)
     assert taken(256, nn.MemoryBudget(nbytes)) <= 100 < plain
     assert taken(256, "auto") < 0.2 * plain
-
-
-# ---------------------------------------------------------------- truncated back-propagation
-
-
-def stretched(m: Any, scan: Any, x: Any, w: Any, c: Any, reverse: bool, truncate: int) -> Any:
-    """What truncation is, written out for JAX; nngrad does it by itself."""
-    def step(h: Any, x: Any) -> Any:
-        h = m.tanh(h @ w + x)
-        return h, h
-    if m is F:
-        return F.scan(step, c, x, reverse=reverse, truncate=truncate)
-    steps = x.shape[0]
-    at = range(steps)[::-1] if reverse else range(steps)
-    ys: list[Any] = [None] * steps
-    for before, i in enumerate(at):
-        if before and (steps - before) % truncate == 0:
-            c = lax.stop_gradient(c)
-        c, ys[i] = step(c, x[i])
-    return c, jnp.stack(ys)
-
-
-@pytest.mark.parametrize(("reverse", "truncate"), [(False, 3), (True, 2), (False, 1), (True, 9)])
-def test_truncation_stops_gradients_between_stretches_at_orders_0_to_2(reverse: bool, truncate: int) -> None:
-    arrays = [RNG.standard_normal(shape) for shape in ((7, 2, 3), (3, 3), (2, 3))]
-    leaves = [leaf(a) for a in arrays]
-
-    def total(m: Any, result: Any) -> Any:
-        return m.sum(result[0] ** 2) + m.sum(m.sin(result[1]))
-
-    found: list[Any] = [total(F, stretched(F, F.scan, *leaves, reverse, truncate))]
-    expected: list[Any] = [lambda *args: total(jnp, stretched(jnp, lax.scan, *args, reverse, truncate))]
-    for _ in range(2):
-        found.append(F.add_n(*[F.sum(F.sin(g)) for g in nn.grad(found[-1], leaves)]))
-        below = jax.grad(expected[-1], (0, 1, 2))
-        expected.append(lambda *args, below=below: sum([jnp.sum(jnp.sin(g)) for g in below(*args)]))
-    nn.forward_all(found)
-    values = exactly(lambda *args: [f(*args) for f in expected], *arrays)
-    for order, (y, value) in enumerate(zip(found, values, strict=True)):
-        np.testing.assert_allclose(y.d, value, rtol=1e-9, err_msg=f"order {order}")
-
-
-def test_the_last_step_reaches_so_many_steps_back() -> None:
-    x = leaf(np.ones(8))
-    last, _ = F.scan(lambda h, x: (h * x, None), np.float64(1.0), x, truncate=3)
-    (g,) = nn.grad(last, x)
-    np.testing.assert_array_equal(g.d, [0, 0, 0, 0, 0, 1, 1, 1])

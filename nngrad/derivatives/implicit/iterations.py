@@ -197,23 +197,6 @@ def _descent(problem: Problem, start: Variable, memory: Any, direction: Callable
     return _iterated(problem, start, (start, problem.residual.at(start), problem.function.at(start), memory), step)
 
 
-def gradient_descent(problem: Problem, start: Variable) -> IterationResult:
-    """Gradient descent; each step first tries twice the length that succeeded in the step before."""
-    one = F.constant(1.0, (), start.dtype)
-
-    def direction(x: Variable, g: Variable, rate: Variable) -> Any:
-        size = F.norm(g)
-
-        def remember(ahead: Variable, after: Variable) -> Variable:
-            del after
-            taken = F.norm(ahead - x) / size
-            return F.where(taken > 0, 2 * taken, rate * 0.5)
-
-        return -rate * g, remember
-
-    return _descent(problem, start, one / F.maximum_scalar(F.norm(problem.residual.at(start)), 1.0), direction)
-
-
 def newton_descent(problem: Problem, start: Variable) -> IterationResult:
     """Newton's method for minima, which steps against the gradient where Newton's direction leads uphill."""
 
@@ -267,4 +250,4 @@ def lbfgs(problem: Problem, start: Variable) -> IterationResult:
 
 ROOT: dict[str, Finder] = {"newton": newton}
 FIXED_POINT: dict[str, Finder] = {"iterate": iterate, "anderson": anderson, "newton": newton}
-MINIMIZE: dict[str, Finder] = {"lbfgs": lbfgs, "newton": newton_descent, "gradient_descent": gradient_descent}
+MINIMIZE: dict[str, Finder] = {"lbfgs": lbfgs, "newton": newton_descent}

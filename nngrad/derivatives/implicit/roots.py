@@ -161,8 +161,8 @@ def minimize(
             values. Its random numbers are drawn once for each `forward()`.
         x0: The starting point, as in `nn.root`.
         method: "lbfgs": the limited-memory quasi-Newton method; "newton", which steps against the gradient where
-            Newton's direction leads uphill; "gradient_descent"; all halve steps until the function decreases enough. Or
-            a solver of your own, `method(fun, x0)`.
+            Newton's direction leads uphill; both halve steps until the function decreases enough. Or a solver of your
+            own, `method(fun, x0)`.
         tol: As in `nn.root`, for the norm of the gradient.
         maxiter: The largest number of steps.
         linear: As in `nn.root`, for the Hessian; by default "dense" up to 128 unknowns, and "cg" for more.
