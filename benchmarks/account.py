@@ -80,14 +80,14 @@ def compiled(step: TrainStep) -> jax.stages.Compiled:
     inputs = [jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in step._input_specs]
     keys_and_others = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in step._live]
     parameters = [p.data.raw() for p in step._variables]
-    updated = [x.data.raw() for x in update._updated]
+    updated = [x.data.raw() for x in update.updated]
     if step._mesh is None:
         state = solver._flat_state()
         jitted = jax.jit(update._function, donate_argnums=(0, 1))
         placed = tuple(parameters)
     else:
         mesh = OnPaper(step._mesh.grid)
-        placements, arrays, state = placed_on(mesh, solver, update._updated, parameters + updated)
+        placements, arrays, state = placed_on(mesh, solver, update.updated, parameters + updated)
         placed = arrays[: len(parameters)]
         inputs = list(step._placed(tuple(inputs), mesh))
         keys_and_others = [

@@ -254,7 +254,7 @@ class InPlaceUpdate:
         self._compiled = compiled
         self._compile()
         self._solver = solver
-        self._updated = updated
+        self.updated = updated
         self._needs_x64 = needs_x64
         self._key = object()
 
@@ -267,11 +267,6 @@ class InPlaceUpdate:
             divided=None if placements is None else placements.mesh, compiled=self._compiled,
         )
         self._calls: dict[Any, int] = {}
-
-    @property
-    def updated(self) -> list[Variable]:
-        """The leaves that it updates besides the parameters."""
-        return self._updated
 
     def __call__(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
         """Update, and return the function's own result; `kind` is equal for arguments of equal classes and dtypes. The
@@ -287,8 +282,8 @@ class InPlaceUpdate:
 
     def _run(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
         cells: list[Any] = [p.cell for p in self._solver._variables]
-        if self._updated:
-            cells += [x.cell for x in self._updated]
+        if self.updated:
+            cells += [x.cell for x in self.updated]
         arrays = self._solver._state
         if arrays is None or arrays.key is not self._key or arrays.left or Value.held_by(cells) != arrays.values:
             arrays = self._gathered(cells)
@@ -331,7 +326,7 @@ class InPlaceUpdate:
         mesh = mesh_of(arrays) if self._mesh is None and self._device is None else self._mesh
         placements, moved, state = (
             (None, arrays, self._solver._flat_state()) if mesh is None
-            else placed_on(mesh, self._solver, self._updated, arrays)
+            else placed_on(mesh, self._solver, self.updated, arrays)
         )
         if placements != self._placements:
             self._placements = placements

@@ -144,23 +144,25 @@ def scaled_update(
         finite: Whether to do the step, a traced bool; by default a dynamic scale checks the gradients, a fixed one
             nothing.
     """
-    divisor = divisor_of(scale, state)
     dynamic = scale if isinstance(scale, DynamicLossScale) else None
     if dynamic is not None and finite is None:
         finite = jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]).all()
 
     def moved() -> tuple[Any, Any]:
-        true = jax.tree.map(lambda g: divided(widened_array(g), divisor), grads)
-        new, inner = move(jax.tree.map(widened_array, params), true, state.inner)
+        new, inner = move(jax.tree.map(widened_array, params), unscaled(grads, scale, state), state.inner)
         return jax.tree.map(like, new, params), inner
 
     new, inner = moved() if finite is None else done_if(finite, moved, (params, state.inner))
     return new, ScaledState(() if dynamic is None else dynamic.adjusted(state.loss_scale, finite), inner)
 
 
-def divisor_of(scale: LossScale, state: ScaledState) -> Any:
-    """The number that gradients of the loss multiplied by `scale` must be divided by."""
-    return state.loss_scale.scale if isinstance(scale, DynamicLossScale) else scale
+def unscaled(grads: Any, scale: LossScale | None, state: Any) -> Any:
+    """The gradients of the loss itself, in at least float32, from those of the loss that was multiplied by `scale`, in
+    a solver's state; the same gradients if there is no scale."""
+    if scale is None:
+        return grads
+    divisor = state.loss_scale.scale if isinstance(scale, DynamicLossScale) else scale
+    return jax.tree.map(lambda g: g / jnp.asarray(divisor, g.dtype), jax.tree.map(widened_array, grads))
 
 
 def done_if(condition: Any, step: Callable[[], Any], before: Any) -> Any:
@@ -182,8 +184,3 @@ def done_if(condition: Any, step: Callable[[], Any], before: Any) -> Any:
 def like(new: Any, old: Any) -> Any:
     """`new` in the dtype of `old`: parameters and state must keep their dtypes from step to step."""
     return new.astype(old.dtype) if new.dtype != old.dtype else new
-
-
-def divided(g: Any, scale: Any) -> Any:
-    """`g / scale` in the dtype of `g`."""
-    return g / jnp.asarray(scale, g.dtype)

@@ -14,7 +14,7 @@ from ..extend import NdArray, Spec, Variable, host_array, lower, spec_of
 from ..jax.to_jax import SHAPES_ARE_FIXED
 from ..solvers.gradients import Arrays, widened_array
 from ..solvers.in_place import Results
-from ..solvers.loss_scale import DynamicLossScale, divided, divisor_of, like
+from ..solvers.loss_scale import DynamicLossScale, like, unscaled
 from ..solvers.solver import Solver
 from .moving_average import MovingAverage
 from .options import Auxiliary, StepOptions, gradient_change, measures
@@ -118,7 +118,7 @@ class StepComputation:
         moved = self._moved_averages(sources, new, updates, allowed)
         own: Any = loss
         if self._auxiliary is not None:
-            true = grads if scaling is None else [divided(widened_array(g), divisor_of(scaling, tree)) for g in grads]
+            true = unscaled(grads, scaling, tree)
             finite = None if flags is None else flags.all()
             own = loss, self._auxiliary.arranged(values, measures(self._wanted, self._names, params, true, finite))
         if self._on_nan == "raise":
@@ -140,8 +140,7 @@ class StepComputation:
         """The loss as a function of the parameters, for line searches; everything else, including random numbers, is
         fixed. Its derivative is the program's own, since JAX cannot differentiate everything in a program.
         """
-        own, scaling = sources[LeafSource.PARAMETERS], self._solver.scaling
-        divisor = 1.0 if scaling is None else divisor_of(scaling, state)
+        own = sources[LeafSource.PARAMETERS]
 
         def at(params: Arrays) -> Sequence[Any]:
             moved = [*sources]
@@ -156,7 +155,7 @@ class StepComputation:
         def tangent(primals: Any, tangents: Any) -> tuple[Any, Any]:
             (params,), (directions,) = primals, tangents
             results = at(params)
-            grads = [divided(widened_array(g), divisor) for g in self._summed(results, own)]
+            grads = unscaled(self._summed(results, own), self._solver.scaling, state)
             change = sum([jnp.vdot(g.astype(d.dtype), d) for g, d in zip(grads, directions, strict=True)])
             return like(results[0], self._loss), jnp.asarray(change, self._loss.dtype)
 
