@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.export import default_decompositions, export
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from ..extend import Variable
@@ -81,7 +82,7 @@ def exported(module: torch.nn.Module, call: Inner, shapes: Sequence[tuple[tuple[
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch's, of what the reader cannot change
-            with _Watch():
+            with _Watch(), sdpa_kernel(SDPBackend.MATH):  # fused attention has no parts
                 program = export(_Flat(module, call), given, strict=False)
             buffers = {s.arg.name for s in program.graph_signature.input_specs if s.kind == InputKind.BUFFER}
             _mark_stops(program.graph_module, buffers)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from .. import functions as F
 from ..extend import Variable
@@ -21,11 +22,8 @@ Reader = Callable[..., Any]
 OPERATORS: dict[str, Reader] = {}
 """Functions by the name of the operator, with its overload where overloads differ (`aten.add`, `aten.max.dim`)."""
 KEPT = frozenset([
-    "dropout", "log_sigmoid", "mish", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d",
-    "replication_pad2d", "replication_pad3d", "scaled_dot_product_attention", "silu", "softplus", "softshrink",
-    "upsample_bicubic2d", "upsample_bilinear2d", "upsample_linear1d", "upsample_nearest1d", "upsample_nearest2d",
-    "upsample_nearest3d", "upsample_trilinear3d",
-])  # fmt: skip
+    "dropout", "log_sigmoid", "mish", "silu", "softplus", "softshrink",
+])
 """Operators that PyTorch would decompose, and that have a function here which is more exact or has fewer parts."""
 
 
@@ -287,15 +285,10 @@ OPERATORS |= {
 
 
 @reads("aten.constant_pad_nd")
-def _pad(out: Result, x: Variable, widths: Sequence[int], value: float = 0, mode: str = "constant") -> Any:
+def _pad(out: Result, x: Variable, widths: Sequence[int], value: float = 0) -> Any:
     pairs = [(0, 0)] * (x.ndim - len(widths) // 2) + list(zip(widths[::2], widths[1::2], strict=True))[::-1]
     x = x[tuple([slice(max(-a, 0), x.shape[i] - max(-b, 0)) for i, (a, b) in enumerate(pairs)])]
-    return F.pad(x, tuple([max(w, 0) for pair in pairs for w in pair]), mode, value)
-
-
-for _n in (1, 2, 3):
-    OPERATORS[f"aten.reflection_pad{_n}d"] = lambda out, x, widths: _pad(out, x, widths, mode="reflect")
-    OPERATORS[f"aten.replication_pad{_n}d"] = lambda out, x, widths: _pad(out, x, widths, mode="repeat")
+    return F.pad(x, tuple([max(w, 0) for pair in pairs for w in pair]), constant_value=value)
 
 
 # ---------------------------------------------------------------- elements by their indices
@@ -446,33 +439,6 @@ for _form in ("mm", "bmm", "mv", "dot"):
     OPERATORS[f"aten.{_form}"] = lambda out, x, y: F.matmul(x, y)
 
 
-@reads("aten.scaled_dot_product_attention")
-def _attention(
-    out: Result, q: Variable, k: Variable, v: Variable, mask: Variable | None = None, p: float = 0.0,
-    causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-) -> Any:  # fmt: skip
-    """softmax(q k^T scale + mask) v; rows of which everything is masked are 0."""
-    if enable_gqa:
-        k, v = [F.repeat(x, q.shape[-3] // x.shape[-3], axis=x.ndim - 3) for x in (k, v)]
-    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    scores = F.matmul(q, F.swapaxes(k, k.ndim - 2, k.ndim - 1)) * scale
-    like = Result(scores.shape, out.dtype)
-    if causal:
-        rows, columns = [F.reshape(F.arange(0, n, dtype="int32"), s) for n, s in
-                         ((scores.shape[-2], (-1, 1)), (scores.shape[-1], (1, -1)))]  # fmt: skip
-        mask = F.cast(F.greater_equal(rows, columns), dtype=bool)
-    empty = None
-    if mask is not None and mask.dtype == bool:
-        empty = F.equal(F.amax(F.cast(mask, dtype="int32"), axis=mask.ndim - 1, keepdims=True), 0)
-        scores = _where(like, F.logical_or(mask, empty), scores, -math.inf)
-    elif mask is not None:
-        scores = scores + mask
-    weights = F.softmax(scores, axis=scores.ndim - 1)
-    if empty is not None:
-        weights = _where(like, empty, 0, weights)
-    return F.matmul(F.dropout(weights, p) if p else weights, v)
-
-
 @reads("aten.convolution")
 def _convolution(
     out: Result, x: Variable, weight: Variable, bias: Variable | None, stride: Any, pad: Any, dilation: Any,
@@ -530,32 +496,27 @@ def _pooled(n: int) -> None:
     OPERATORS[f"aten.adaptive_max_pool{n}d"] = lambda *given: [adaptive(F.amax)(*given)]
 
 
-def _resized(name: str, n: int, mode: str) -> None:
-    def read(out: Result, x: Variable, size: Any, *options: Any) -> Any:
-        *aligned, scales = options
-        wide, wanted = x.shape[-n:], out.shape[-n:]
-        if scales and any([a * s != b for a, s, b in zip(wide, scales, wanted, strict=True)]):
-            raise Unsupported(f"scale_factor={tuple(scales)}, which gives no whole size; pass size=, or "
-                              "recompute_scale_factor=True")
-        if mode == "nearest":
-            if any([b % a for a, b in zip(wide, wanted, strict=True)]):
-                raise Unsupported(f"a nearest neighbour from size {wide} to {wanted}, which is no multiple")
-            for i, (a, b) in enumerate(zip(wide, wanted, strict=True), start=x.ndim - n):
-                x = F.repeat(x, b // a, axis=i) if b != a else x
-            return x
-        corners = bool(aligned and aligned[0])
-        return F.interpolate(x, output_size=wanted, mode=mode, align_corners=corners, half_pixel=not corners)
-
-    OPERATORS[f"aten.upsample_{name}{n}d"] = read
-
-
 for _n in (1, 2, 3):
     _pooled(_n)
-for _name, _n, _mode in (
-    ("linear", 1, "linear"), ("bilinear", 2, "linear"), ("trilinear", 3, "linear"), ("bicubic", 2, "cubic"),
-    ("nearest", 1, "nearest"), ("nearest", 2, "nearest"), ("nearest", 3, "nearest"),
-):  # fmt: skip
-    _resized(_name, _n, _mode)
+
+
+@reads("aten.upsample_bilinear2d")
+def _bilinear(out: Result, x: Variable, size: Any, aligned: bool, scales: Any = None) -> Any:
+    wide, wanted = x.shape[-2:], out.shape[-2:]
+    if scales and any([a * s != b for a, s, b in zip(wide, scales, wanted, strict=True)]):
+        raise Unsupported(f"scale_factor={tuple(scales)}, which gives no whole size; pass size=, or "
+                          "recompute_scale_factor=True")
+    return F.interpolate(x, output_size=wanted, mode="linear", align_corners=aligned, half_pixel=not aligned)
+
+
+@reads("aten.upsample_nearest2d")
+def _nearest(out: Result, x: Variable, size: Any, scales: Any = None) -> Any:
+    steps = [1 / s for s in scales] if scales else [a / b for a, b in zip(x.shape[-2:], out.shape[-2:], strict=True)]
+    rows, columns = [
+        np.minimum(np.arange(b, dtype=np.float32) * np.float32(step), a - 1).astype(np.int32)  # rounded as by PyTorch
+        for a, b, step in zip(x.shape[-2:], out.shape[-2:], steps, strict=True)
+    ]
+    return from_jax(lambda x: x[..., rows[:, None], columns])(x)
 
 
 # ---------------------------------------------------------------- normalisation
