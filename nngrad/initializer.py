@@ -10,6 +10,7 @@ import numpy as np
 
 from . import random as random
 from .extend import Variable
+from .functions.docstrings import completed
 from .random import next_key
 
 Array = np.ndarray[Any, Any]
@@ -209,6 +210,7 @@ def calc_normal_std_he_forward(inmaps: int, outmaps: int, kernel: Shape = (1, 1)
     return math.sqrt(2.0 / (math.prod(kernel) * inmaps))
 
 
+@completed
 def calc_normal_std_he_backward(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> float:
     """Standard deviation that keeps the variance of gradients through rectifiers: sqrt(2 / (K outmaps)).
 
@@ -217,14 +219,12 @@ def calc_normal_std_he_backward(inmaps: int, outmaps: int, kernel: Shape = (1, 1
     Args:
         inmaps: Number of input channels; it has no effect.
         outmaps: Number of output channels.
-        kernel: Size of the kernel along each spatial axis; (1, 1) also for layers without one.
-
-    Raises:
-        ZeroDivisionError: The denominator is 0.
+        ...: As for `calc_normal_std_he_forward`.
     """
     return math.sqrt(2.0 / (math.prod(kernel) * outmaps))
 
 
+@completed
 def calc_normal_std_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> float:
     """Standard deviation that compromises between activations and gradients: sqrt(2 / (K (inmaps + outmaps))).
 
@@ -234,14 +234,12 @@ def calc_normal_std_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) ->
     Args:
         inmaps: Number of input channels.
         outmaps: Number of output channels.
-        kernel: Size of the kernel along each spatial axis; (1, 1) also for layers without one.
-
-    Raises:
-        ZeroDivisionError: The denominator is 0.
+        ...: As for `calc_normal_std_he_forward`.
     """
     return math.sqrt(2.0 / (math.prod(kernel) * (inmaps + outmaps)))
 
 
+@completed
 def calc_uniform_lim_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> tuple[float, float]:
     """Limits of the uniform distribution with Glorot's variance: -+sqrt(6 / (K (inmaps + outmaps))).
 
@@ -249,15 +247,10 @@ def calc_uniform_lim_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -
     AISTATS 2010. K is the number of elements of the kernel.
 
     Args:
-        inmaps: Number of input channels.
-        outmaps: Number of output channels.
-        kernel: Size of the kernel along each spatial axis; (1, 1) also for layers without one.
+        ...: As for `calc_normal_std_glorot`.
 
     Returns:
         (low, high).
-
-    Raises:
-        ZeroDivisionError: The denominator is 0.
     """
     limit = math.sqrt(6.0 / (math.prod(kernel) * (inmaps + outmaps)))
     return -limit, limit

@@ -15,7 +15,7 @@ from ..graph import Array, Variable, as_variable, composite
 from ..graph.arguments import Axes, Ignored, Ints, Probability, Shape, Static, as_ints
 from . import array, comparison, control, elementwise, movement, reduction
 from .arithmetic import minimum_scalar
-from .axes import axes_of
+from .axes import axes_of, axis_of
 from .indexing import where
 from .slicing import take_points
 from .stochastic import bernoulli, integers, key_leaf, subkey, uniform
@@ -125,9 +125,7 @@ def random_flip(x: Array, /, axes: Axes | None = None, base_axis: int = 1, seed:
 
 def _split(x: Variable, base_axis: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The batch axes of `x` and those of a sample."""
-    base = base_axis + x.ndim if base_axis < 0 else base_axis
-    if not 0 <= base < max(x.ndim, 1):
-        raise ValueError(f"base_axis {base_axis} is out of range for an array of {x.ndim} axes")
+    base = axis_of(base_axis, x.ndim, "base_axis") if x.ndim or base_axis else 0
     return x.shape[:base], x.shape[base:]
 
 

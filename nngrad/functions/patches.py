@@ -105,7 +105,20 @@ def max_pooling_nd(
     Raises:
         ValueError: As in `im2col`, or some window has no element of x.
     """
-    return _maxima(x, ksize, stride, pad, cover_all, return_indices)
+    ksize, stride, pad = _each(x, ksize, stride, pad)
+    axes = _windows(x.shape, ksize, stride, pad, cover_all, 1)
+    check_no_empty_window(axes)
+    # The margin after may be narrower than that before, where elements are left over.
+    lowest = -math.inf if x.spec.differentiable else -(2 ** (8 * x.dtype.itemsize - 1))
+    widths = [w for before, after in (a.ends for a in axes) for w in (before, max(after, 0))]
+    wide = movement.pad(x, tuple(widths), constant_value=lowest) if any(widths) else x
+    y = max_pooling(wide, kernel=ksize, stride=stride)
+    if not return_indices:
+        return y
+    columns = movement.reshape(
+        im2col(wide, ksize=ksize, stride=stride), shape=(*y.shape[:2], math.prod(ksize), *y.shape[2:])
+    )
+    return y, reduction.argmax(columns, axis=2)
 
 
 @composite
@@ -123,26 +136,7 @@ def max_pooling_1d(
         ValueError: As in `max_pooling_nd`, or x does not have three axes.
     """
     _check_three_axes(x)
-    return _maxima(x, ksize, stride, pad, cover_all, return_indices)
-
-
-def _maxima(
-    x: Variable, ksize: Ints, stride: Ints | None, pad: Ints, cover_all: bool, return_indices: bool
-) -> Variable | tuple[Variable, Variable]:
-    ksize, stride, pad = _each(x, ksize, stride, pad)
-    axes = _windows(x.shape, ksize, stride, pad, cover_all, 1)
-    check_no_empty_window(axes)
-    # The margin after may be narrower than that before, where elements are left over.
-    lowest = -math.inf if x.spec.differentiable else -(2 ** (8 * x.dtype.itemsize - 1))
-    widths = [w for before, after in (a.ends for a in axes) for w in (before, max(after, 0))]
-    wide = movement.pad(x, tuple(widths), constant_value=lowest) if any(widths) else x
-    y = max_pooling(wide, kernel=ksize, stride=stride)
-    if not return_indices:
-        return y
-    columns = movement.reshape(
-        im2col(wide, ksize=ksize, stride=stride), shape=(*y.shape[:2], math.prod(ksize), *y.shape[2:])
-    )
-    return y, reduction.argmax(columns, axis=2)
+    return max_pooling_nd.body(x, ksize, stride, pad, cover_all, return_indices)
 
 
 PadValue: TypeAlias = Annotated[float, one_of(0)]
@@ -165,7 +159,8 @@ def average_pooling_nd(
     Raises:
         ValueError: As in `im2col`; a window has no element that counts, or `pad_value` is neither 0 nor None.
     """
-    return _means(x, ksize, stride, pad, pad_value)
+    ksize, stride, pad = _each(x, ksize, stride, pad)
+    return average_pooling(x, kernel=ksize, stride=stride, pad=pad, including_pad=pad_value is not None)
 
 
 @composite
@@ -182,12 +177,7 @@ def average_pooling_1d(
         ValueError: As in `average_pooling_nd`, or x does not have three axes.
     """
     _check_three_axes(x)
-    return _means(x, ksize, stride, pad, pad_value)
-
-
-def _means(x: Variable, ksize: Ints, stride: Ints | None, pad: Ints, pad_value: float | None) -> Variable:
-    ksize, stride, pad = _each(x, ksize, stride, pad)
-    return average_pooling(x, kernel=ksize, stride=stride, pad=pad, including_pad=pad_value is not None)
+    return average_pooling_nd.body(x, ksize, stride, pad, pad_value)
 
 
 def _check_three_axes(x: Variable) -> None:
@@ -232,7 +222,7 @@ def spatial_pyramid_pooling_2d(
         sizes = tuple([-(-n // bins) for n in x.shape[2:]])
         pads = tuple([(k * bins - n) // 2 for k, n in zip(sizes, x.shape[2:], strict=True)])
         try:
-            grid = _maxima(x, sizes, None, pads, True, False)
+            grid = max_pooling_nd.body(x, sizes, None, pads, True, False)
         except ValueError as error:
             raise ValueError(f"pyramid_height {pyramid_height}: {error}") from None
         assert isinstance(grid, Variable)
