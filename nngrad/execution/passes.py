@@ -7,7 +7,7 @@ into partitions. `lower.py` makes one function of the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from ..graph.block import Block
 from ..graph.body_op import ControlOp, in_place_of
 from ..graph.messages import left_out
 from ..graph.options import Switched, switched
+from ..graph.traverse import operands_first
 from .partitions import Partition, cut, hoist_from, hoisted_in, is_long
 from .program import Call, Program, block_of, calls_of, platform_of, rolled_loops
 
@@ -52,6 +53,53 @@ def _one_level(block: Block) -> Block:
     return block_of(block.inputs, found, [instead[i] for i in block.outputs])
 
 
+def with_loops_together(block: Block) -> Block:
+    """The block with loops fused that share steps.
+
+    Loops are considered together if the longest path from a leaf to each passes the same number of loops: then none of
+    them depends on another.
+    """
+    calls, _ = calls_of(block)
+    ranks: dict[int, int] = {}
+    sides: dict[tuple[object, int], list[Call]] = {}
+    for call in calls:
+        rank = max([ranks.get(i, 0) for i in call.ins], default=0)
+        if _is_loop(call.op):
+            sides.setdefault((call.op, rank), []).append(call)
+            rank += 1
+        ranks.update(dict.fromkeys(call.outs, rank))
+    instead: dict[int, int] = {}
+    made: dict[int, Call] = {}
+    count = sum([len(call.outs) for call in calls])
+    for side in sides.values():
+        op = side[0].op
+        assert isinstance(op, ControlOp)
+        for group in op.sibling_fusion([(call.arguments, call.ins) for call in side]):
+            outs = tuple([~(count + k) for k in range(len(op.result_specs((), group.arguments)))])
+            count += len(outs)
+            one = Call(op, group.arguments, group.ins, outs)
+            for member, own in zip(group.members, group.outs, strict=True):
+                instead.update(zip(side[member].outs, [outs[k] for k in own], strict=True))
+                made[id(side[member])] = one
+    if not made:
+        return block
+    return block_of(block.inputs, _in_order(calls, made, instead), [instead.get(i, i) for i in block.outputs])
+
+
+def _is_loop(op: Op) -> bool:
+    return isinstance(op, ControlOp) and op.is_loop
+
+
+def _in_order(calls: Sequence[Call], made: dict[int, Call], instead: dict[int, int]) -> list[Call]:
+    """The calls, with some replaced by those in `made`, in topological order."""
+    kept = [made.get(id(call), call) for call in calls]
+    found = {
+        id(call): call._replace(ins=tuple([instead.get(i, i) for i in call.ins])) for call in kept
+    }
+    source = {out: call for call in found.values() for out in call.outs}
+    return operands_first(found.values(), lambda call: [source[i] for i in call.ins if i in source])
+
+
 class Pass(NamedTuple):
     """A pass, which does nothing if it does not find what it looks for."""
 
@@ -78,6 +126,7 @@ each partition has its own numbers hoisted."""
 
 _INLINE = Pass("inline", "functions with a body to inline", with_bodies_inline,
                _with(lambda op: isinstance(op, ControlOp)))  # fmt: skip
+_JOIN_LOOPS = Pass("join_loops", "loops to fuse into one", with_loops_together, _with(_is_loop))
 _PARTITION = Pass("partition", "block too large to compile at once", cut, is_long)
 
 _before_partition: list[Pass] = []
@@ -113,7 +162,7 @@ def register_pass(
 
 def lowering_passes() -> tuple[Pass, ...]:
     """The passes in the order in which they run when a program is traced. Once a block is cut, the rest are skipped."""
-    return (_INLINE, *_before_partition, _PARTITION, *_after_partition)
+    return (_INLINE, _JOIN_LOOPS, *_before_partition, _PARTITION, *_after_partition)
 
 
 def all_passes() -> tuple[Pass, ...]:

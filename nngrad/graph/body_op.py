@@ -77,6 +77,17 @@ class Steps(Protocol[V]):
         ...
 
 
+class FusedFunctions(NamedTuple):
+    """Several functions of one op, fused into one."""
+
+    members: Numbers
+    """The indices of the functions that are fused."""
+    arguments: tuple[Any, ...]
+    ins: Numbers
+    outs: tuple[Numbers, ...]
+    """For each member, its outputs among those of the fused function."""
+
+
 class Smaller(NamedTuple):
     """A smaller function of an op that replaces a larger one."""
 
@@ -156,7 +167,8 @@ class ControlOp(BodyOp):
     """An op that runs its blocks unchanged, so that tools can look into it: control flow and checkpoints."""
 
     is_loop = False
-    """Whether it is a loop of a known number of steps, of which equal carries are merged."""
+    """Whether it is a loop of a known number of steps: such functions may be fused (`sibling_fusion`), and equal
+    carries merged."""
 
     # ---------------------------------------------------------------- looked into
 
@@ -187,6 +199,14 @@ class ControlOp(BodyOp):
         """The number of steps of a loop whose gradient can recompute it segment by segment; 0 if the segments are
         already chosen."""
         return None
+
+    def sibling_fusion(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[FusedFunctions]:
+        """The groups of independent functions of this op that can be fused into one function to save work.
+
+        Args:
+            applications: For each function, its static arguments and the numbers of its inputs.
+        """
+        return []
 
     # ---------------------------------------------------------------- rewriting
 

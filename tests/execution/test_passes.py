@@ -95,7 +95,7 @@ def test_passes_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert "+" in changes and "loop_of_steps" in changes
     assert re.search(r"a loop: \d+ steps of \d functions", changes)
     nn.show_passes(recurrent(), "gpu")
-    assert list(rows(capsys.readouterr().out)) == ["hoist", "inline", "partition"]
+    assert list(rows(capsys.readouterr().out)) == ["hoist", "inline", "join_loops", "partition"]
     with nn.passes(without=["roll"]):
         nn.show_passes(recurrent(), "cpu")
     before, after, changes = rows(capsys.readouterr().out)["roll"]

@@ -17,6 +17,7 @@ from ...graph.body_op import (
     Axes,
     ControlOp,
     Followed,
+    FusedFunctions,
     Given,
     Gradients,
     Numbers,
@@ -30,7 +31,7 @@ from ...graph.body_op import (
 from ...graph.closing import close, derived_once
 from ..operands import Operand, size_of
 from ..shaping import swapaxes
-from . import segments
+from . import fusion, segments
 from .carries import Carried, kinds_of
 from .derived_bodies import operations_in
 from .loop import Loop, Settled, settled
@@ -67,6 +68,10 @@ class Scan(ControlOp):
         loop = Loop(*arguments)
         stacked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
         return [loop.body.with_outputs((*loop.body.outputs[: loop.carries], *stacked))]
+
+    def sibling_fusion(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[FusedFunctions]:
+        """Fuse loops that share carries or values computed at each step."""
+        return fusion.fused(applications)
 
     # ---------------------------------------------------------------- inspection
 
