@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 _MOST = 2**63 - 1
 """The largest number that an int64 holds."""
 
@@ -40,25 +41,14 @@ def whole_numbers(value: Any, least: int, most: int = _MOST) -> tuple[int, ...]:
 _INT = frozenset({int})
 
 
-def boolean(value: Any) -> bool:
-    """Check that `value` is a boolean, and return it.
+def of_type(value: Any, kind: type[T]) -> T:
+    """Check that `value` is of a type, and return it.
 
     Raises:
-        ValueError: `value` is anything else.
+        ValueError: It is of another one.
     """
-    if value.__class__ is not bool:
-        raise ValueError(f"expected true or false, got {value!r:.40}")
-    return value
-
-
-def text(value: Any) -> str:
-    """Check that `value` is a string, and return it.
-
-    Raises:
-        ValueError: `value` is anything else.
-    """
-    if value.__class__ is not str:
-        raise ValueError(f"expected a string, got {value!r:.40}")
+    if value.__class__ is not kind:
+        raise ValueError(f"expected a {kind.__name__}, got {value!r:.40}")
     return value
 
 

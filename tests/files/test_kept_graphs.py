@@ -273,7 +273,7 @@ def change(tables: Any, where: list[Any], new: Any) -> None:
 
 
 @pytest.mark.parametrize(("where", "new", "message"), [
-    (["format"], "other", "format"), (["format_version"], 99, "version 99"), (["nngrad"], 3, "expected a string"),
+    (["format"], "other", "format"), (["format_version"], 99, "version 99"), (["nngrad"], 3, "expected a str"),
     (["ops", 0, "name"], "no_such_function", "'no_such_function', which is not registered"),
     (["ops", 0, "arguments"], ["invented"], "invented"), (["specs", 0, 1], [-1], "expected integers from 0 to"),
     (["specs", 0, 1], [2**40, 2**40], "damaged"), (["specs", 0, 0], "complex64", "damaged"),

@@ -149,7 +149,7 @@ def load_exported(path: str | Path, parameters: Mapping[str, Any] | None = None)
             `parameters` is unknown or does not fit.
     """
     check_installed("nn.load_exported")
-    members = members_of(read_whole(path), _MEMBERS, _MEMBERS, f"{path}: not a file written by nn.export")
+    members = members_of(read_whole(path), _MEMBERS, f"{path}: not a file written by nn.export")
     try:
         facts = json.loads(members[_METADATA])
         if facts["format"] != _FORMAT:

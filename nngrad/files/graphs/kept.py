@@ -13,7 +13,7 @@ from nngrad_command import __version__
 from ...extend import Closing, Variable, contained, functions_of, together
 from ...parameter import get_parameters
 from ..archives import archive_of, members_of
-from ..checked import NotAvailable, integer, list_of, text
+from ..checked import NotAvailable, integer, list_of, of_type
 from ..replacing import read_whole, write_whole
 from ..storage import arrays_from, content_of
 from .reading import GraphReader
@@ -112,15 +112,14 @@ def load_graph(path: str | Path) -> KeptGraph:
             function or a device that is unknown here. The message says which.
         OSError: The file cannot be read.
     """
-    members = members_of(read_whole(path), {_GRAPH, _ARRAYS}, {_GRAPH, _ARRAYS},
-                         f"{path}: not a file written by nn.save_graph")
+    members = members_of(read_whole(path), {_GRAPH, _ARRAYS}, f"{path}: not a file written by nn.save_graph")
     arrays, _ = arrays_from(members[_ARRAYS], f"{path}: {_ARRAYS}")
     writer = ""
     try:
         tables = json.loads(members[_GRAPH].decode(), object_pairs_hook=_object)
         if tables.get("format") != FORMAT:
             raise ValueError(f"the format is not {FORMAT!r}")
-        writer = text(tables.get("nngrad"))
+        writer = of_type(tables.get("nngrad"), str)
         if integer(tables.get("format_version"), 1, 2**63 - 1) > VERSION:
             raise NotAvailable(f"it has version {tables['format_version']} of the format, and this nngrad reads "
                                f"versions up to {VERSION}")
@@ -183,7 +182,7 @@ def _each(function: Callable[[Any], Any], given: Any) -> Any:
 
 def _parameters(tables: Mapping[str, Any], reader: GraphReader, inputs: Any) -> dict[str, Variable]:
     """The parameters by name, and other leaves with `need_grad`."""
-    pairs = [(text(name), reader.leaf(number)) for name, number in list_of(tables, "parameters")]
+    pairs = [(of_type(name, str), reader.leaf(number)) for name, number in list_of(tables, "parameters")]
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("two parameters have the same name")

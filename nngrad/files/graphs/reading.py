@@ -32,7 +32,7 @@ from ...extend import (
 )
 from ...memory.policies import RecomputeScope
 from ...random import key_source, source_at
-from ..checked import NotAvailable, boolean, integer, list_of, text, whole_numbers
+from ..checked import NotAvailable, integer, list_of, of_type, whole_numbers
 from .static_arguments import argument_from_json, read_policy
 from .writing import bodies_within
 
@@ -85,7 +85,7 @@ class GraphReader:
     def __init__(self, tables: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         self._tables = tables
         self._specs = [
-            checked_spec(whole_numbers(shape, 0), dtype_of(text(dtype)))
+            checked_spec(whole_numbers(shape, 0), dtype_of(of_type(dtype, str)))
             for dtype, shape in list_of(tables, "specs")
         ]
         self._ops = [_op(row) for row in list_of(tables, "ops")]
@@ -193,12 +193,12 @@ class GraphReader:
         leaves = []
         for number, name, need_grad, persistent, source in list_of(self._tables, "leaves"):
             cell = cells[integer(number, 0, len(cells) - 1)]
-            x = leaf_of(cell, text(name))
+            x = leaf_of(cell, of_type(name, str))
             if source is not None:
                 x.key_source = _source(source)
                 if cell.shape != (2,) or cell.dtype != np.uint32:
                     raise ValueError(f"a random key must be uint32[2], got {cell.spec}")
-            x.need_grad, x.persistent = boolean(need_grad), boolean(persistent)
+            x.need_grad, x.persistent = of_type(need_grad, bool), of_type(persistent, bool)
             leaves.append(x)
         return leaves
 
@@ -226,9 +226,9 @@ class GraphReader:
     def _note_variables(self) -> None:
         for number, name, persistent, need_grad in list_of(self._tables, "variables"):
             y = self.value(number)
-            y.name, y.persistent = text(name), boolean(persistent)
+            y.name, y.persistent = of_type(name, str), of_type(persistent, bool)
             if need_grad is not None:
-                y.need_grad = boolean(need_grad)
+                y.need_grad = of_type(need_grad, bool)
 
     def _function(self, number: Any) -> Any:
         return self._functions[integer(number, 0, len(self._functions) - 1)]
@@ -272,7 +272,7 @@ class GraphReader:
             known = None if of is None else derivations[integer(of, 0, len(derivations) - 1)]
             earlier = frozenset([(integer(n, 0), _mode(name, reason)) for n, name, reason in before])
             self.value(number).derived_by = ResultDerivation(
-                known, None if x is None else self.value(x), _mode(*mode), integer(order, 0), text(unknown),
+                known, None if x is None else self.value(x), _mode(*mode), integer(order, 0), of_type(unknown, str),
                 earlier,
             )  # fmt: skip
 
@@ -284,7 +284,7 @@ def _gone() -> weakref.ref[Variable]:
 
 def _op(row: Any) -> tuple[Op, list[str]]:
     """An op, and the names of its arguments in the file."""
-    name, given = text(row["name"]), [text(each) for each in list_of(row, "arguments")]
+    name, given = of_type(row["name"], str), [of_type(each, str) for each in list_of(row, "arguments")]
     try:
         op = registry.op(name)
     except KeyError:
@@ -320,7 +320,7 @@ def _source(source: Any) -> Any:
 
 def _context(backend: Any, device: Any) -> Context:
     try:
-        return Context(text(backend), device_id=text(device))
+        return Context(of_type(backend, str), device_id=of_type(device, str))
     except ValueError as error:
         raise NotAvailable(f"it was built for a device that is not available: {error}") from None
 
@@ -328,4 +328,4 @@ def _context(backend: Any, device: Any) -> Context:
 def _mode(name: Any, reason: Any) -> Mode:
     if name not in ("reverse", "forward", "symmetric"):
         raise ValueError(f"unknown mode of a gradient: {name!r:.40}")
-    return Mode(name, text(reason))
+    return Mode(name, of_type(reason, str))

@@ -45,12 +45,8 @@ class RecentLosses:
         while len(self._waiting) > late:
             step, loss = self._waiting.popleft()
             if not np.isfinite(value := np.asarray(loss)).all():
-                self.forget()
+                self._waiting.clear()
                 raise FloatingPointError(f"the loss of step {step} is {value}")
-
-    def forget(self) -> None:
-        """Check none of the recorded losses."""
-        self._waiting.clear()
 
 
 class Checkpointer:
@@ -241,7 +237,7 @@ class Checkpointer:
         elif step not in steps:
             raise FileNotFoundError(f"{self._path}: no checkpoint of step {step}, only of {steps}")
         self._contents.restore(file_of(self._path, step), *read_checkpoint(self._path, step), only)
-        self._losses.forget()
+        self._losses = RecentLosses()
         if only is None:
             self._at = self._begun = self._saved = step
         return step
