@@ -60,23 +60,6 @@ def chain(
     return F.sum(h**2), weights
 
 
-ACTIVATIONS = {"leaky": lambda h: F.leaky_relu(h, 0.2), "tanh": F.tanh, "softplus": F.softplus}
-
-
-def critic(policy: Any, depth: int = 12, activation: str = "leaky") -> tuple[Variable, list[Variable]]:
-    """A gradient penalty on a chain of dense layers, and its weights."""
-    rng = np.random.default_rng(1)
-    x = Variable.from_numpy_array(rng.normal(size=(BATCH, WIDTH)).astype("f"))
-    weights = [
-        Variable.from_numpy_array(rng.normal(0, 0.3, (WIDTH, WIDTH)).astype("f"), need_grad=True) for _ in range(depth)
-    ]
-    h = x
-    for w in weights:
-        h = ACTIVATIONS[activation](F.affine(h, w))
-    (slope,) = nn.grad(F.sum(h), [x], recompute=policy)
-    return F.mean((F.sum(slope**2, axis=1) ** 0.5 - 1) ** 2) + F.mean(h), weights
-
-
 def predicted(outputs: Sequence[Variable]) -> int:
     """Bytes of temporaries of the graph of `outputs`, estimated from its structure."""
     return timeline(linearize(outputs).program).peak

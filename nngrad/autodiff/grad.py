@@ -272,14 +272,13 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
             _, again, others = in_mode(request, task, owners)
             return [*again, *[gx for _, gx in others]]
 
-        inputs = None if request.final else request.inputs
         every = [*gradients, *[gx for _, gx in pairs]]
 
         def handed_out(found: list[Variable]) -> list[Variable]:
             return [*request.outputs, *distinct_variables(found[: len(request.inputs)], since)]
 
         every = engine.rematerialised(
-            task.outputs, every, request.recompute, request.runs_as or handed_out, task.seeds, inputs, emit,
+            task.outputs, every, request.recompute, request.runs_as or handed_out, task.seeds, emit,
         )  # fmt: skip
         gradients, rest = every[: len(gradients)], every[len(gradients) :]
         pairs = [(x, gx) for (x, _), gx in zip(pairs, rest, strict=True)]

@@ -47,8 +47,6 @@ class Request(NamedTuple):
     """How to treat an input that no gradient can reach."""
     recompute: Any = None
     """The rematerialisation policy."""
-    final: bool = False
-    """Whether the gradients are only evaluated, and not differentiated again."""
     runs_as: Callable[[list[Variable]], Any] | None = None
     """Makes the program for which to plan rematerialisation from gradients; None: one that returns outputs and
     gradients."""

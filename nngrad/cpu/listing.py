@@ -55,8 +55,6 @@ class Listing:
         puts = [call for call in puts if call.outs[0] in added]
         self.put = _parts([(call, call.outs, call.op.update_keys, specs[call.outs[0]].shape) for call in puts], specs)
         """Parts put into zeros, to be added up."""
-        self.joined = {call.outs[0]: _joined(call, specs) for call in calls if is_join(call, specs)}
-        """For joined arrays: the window and index of each part."""
         self.calls = [c for c in calls if c.outs[0] not in self.taken and c.outs[0] not in self.put]
         self.position = {i: (n, k) for n, call in enumerate(self.calls) for k, i in enumerate(call.outs)}
         """The index of the call that computes each value, and of the output."""
@@ -109,15 +107,6 @@ def is_long_sum(call: Call) -> bool:
     return call.op.linear == "together" and call.op.fold is not None and len(call.ins) >= LEAST
 
 
-def is_join(call: Call, specs: Mapping[int, Spec]) -> bool:
-    """Whether a call may join one array per step of a recurrence."""
-    (result, *_) = call.outs
-    return (
-        call.op.update_keys is not None and len(call.ins) >= LEAST
-        and all([specs[i].dtype == specs[result].dtype for i in call.ins])
-    )  # fmt: skip
-
-
 def _only_added(calls: Sequence[Call]) -> set[int]:
     """The values that only long sums read."""
     added = {i for call in calls if is_long_sum(call) for i in call.ins}
@@ -131,13 +120,6 @@ def _ways(
     assert keys is not None
     told = keys(tuple([specs[i].shape for i in call.ins]), call.op.named(call.arguments))
     return [[(Window(source, axis, i, new), place) for axis, i, new, place in opened(key)] for key in told]
-
-
-def _joined(call: Call, specs: Mapping[int, Spec]) -> list[tuple[Window, int]]:
-    """The window and index of each array that a call joins, with the index on the axis of the join."""
-    ways = _ways(call, call.op.update_keys, specs[call.outs[0]].shape, specs)
-    axis = next((k for k, (_, place) in enumerate(ways[-1]) if place), 0)
-    return [each[axis] for each in ways]
 
 
 def _parts(

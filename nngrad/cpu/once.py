@@ -1,4 +1,4 @@
-"""Barriers that keep XLA's CPU compiler from recomputing values in every loop that reads them: sines, and sums along
+"""Calls that keep XLA's CPU compiler from recomputing values in every loop that reads them: sines, and sums along
 recurrences.
 
 **Sines, cosines and tangents.** XLA recomputes an operation that it considers cheap in each loop that reads it, and for
@@ -9,37 +9,21 @@ read them.
 **Sums along recurrences.** XLA fuses an elementwise function into all its readers, unless one of them also depends on
 it through something that must be in memory. A sum of gradients in a long recurrence, such as that of an LSTM's cell,
 escapes that rule: it reaches the sum of the step before through a product with a gate, and the program computes each
-step's sum from those of *all* later steps. Arithmetic and compile time then grow with the square of the length. So one
-reader of such a sum gets a barrier, with the same value bit for bit, that waits for something heavy computed from the
-sum: then the rule applies, and the sum is computed once.
-
-A weight used at every step has a gradient that is a sum over all of them, and large. Its terms would all wait in memory
-for the last. They are added up on the way, and the recurrence is made to wait for that.
+step's sum from those of *all* later steps. Arithmetic and compile time then grow with the square of the length.
 """
 
 from __future__ import annotations
 
-import bisect
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..extend import (
-    Block,
-    Call,
-    Op,
-    Spec,
-    block_of,
-    calls_of,
-    late,
-    op,
-    with_forward,
-    without_identities,
-)
-from ..functions.barriers import computed_once, known_after
+from ..extend import Block, Call, Op, Spec, calls_of, with_forward
+from ..functions.barriers import computed_once
 from .facts import TAKEN_FOR_LIGHT
 from .substitutes import with_ops
-from .thresholds import FAR, MANY_SOURCES, MOST_SOURCES, PARTS_ADDED_UP, WORTH_A_CALL
+from .thresholds import FAR, MOST_SOURCES, WORTH_A_CALL
 
 _NONE: frozenset[int] = frozenset()
 
@@ -114,197 +98,58 @@ class _Loops:
 def _computed_once(op: Op) -> Op:
     """An op that computes the same, and is not fused with anything."""
 
-    def once(*x: Any) -> Any:
-        return computed_once(op.forward, *x)
+    def once(*x: Any, **arguments: Any) -> Any:
+        return computed_once(functools.partial(op.forward, **arguments), *x)
 
     found = with_forward(op, once, f"{op.name}_on_cpu")
     found.fuses = ""
     return found
 
 
-@op(reads=1, fuses="in place")
-def barrier(*x: Any) -> Any:
-    """The first of `x`, computed after all others."""
-    return known_after(*x)
-
-
 def with_sums_once(block: Block) -> Block:
-    """The block with barriers so that XLA computes sums along recurrences once; unchanged if there are none."""
+    """The block with sums along recurrences that XLA computes once; unchanged if there are none."""
     if sum([op.is_sum for op, _, _ in block.steps]) <= MOST_SOURCES:
         return block
-    return _Recurrences(block).with_barriers() or block
+    calls, _ = calls_of(block)
+    recomputed = _sums_of_many(calls)
+    if not recomputed:
+        return block
+    ops = [_computed_once(call.op) if call.outs[0] in recomputed else call.op for call in calls]
+    return with_ops(block, ops, lambda body: body)
 
 
-class _Recurrences:
-    """The calls of a block, each as late as its readers allow, identified by their index in that order."""
-
-    def __init__(self, block: Block) -> None:
-        listed, self._specs = calls_of(block)
-        calls, self._outputs = without_identities(block, listed)
-        self._inputs = block.inputs
-        self._calls = late(calls, self._outputs)
-        self._maker = _makers(self._calls)
-        self._count_readers()
-        self._calls.sort(key=self._early_parts())
-        self._maker = _makers(self._calls)
-        self._count_readers()
-        self._waiting: dict[int, list[tuple[int, int]]] = {}
-        """For a reader: the values that it must read later, each with what it must wait for."""
-        self._partial: dict[int, list[tuple[int, list[int]]]] = {}
-        """For such a reader: the sums, each with the terms that are added up before it."""
-
-    def with_barriers(self) -> Block | None:
-        """The block with barriers; None if it needs none."""
-        if self._most_read(self._is_computed_once) <= MANY_SOURCES:
-            return None
-        self._most_read(self._is_made_once)
-        if not self._waiting:
-            return None
-        self._divide_sums()
-        return self._rewritten()
-
-    def _count_readers(self) -> None:
-        self._readers: list[list[int]] = [[] for _ in self._calls]
-        for n, call in enumerate(self._calls):
-            for m in {self._maker[i] for i in call.ins if i in self._maker}:
-                self._readers[m].append(n)
-
-    # ---------------------------------------------------------------- which sums
-
-    def _most_read(self, is_computed_once: Callable[[int], bool]) -> int:
-        """The most arrays that any loop reads, if such calls are computed once."""
-        most = 0
-        sources: dict[int, frozenset[int]] = {}
-        """The arrays that the loop computing a value reads."""
-        for n, call in enumerate(self._calls):
-            if not (call.op.fuses or call.op.view):
-                continue
-            read = frozenset().union(*[sources.get(i) or frozenset([i]) for i in call.ins])
-            if len(read) > MOST_SOURCES and (is_computed_once(n) or len(read) > 8 * MOST_SOURCES):
-                read = frozenset(call.outs)  # computed once; or beyond help, and followed no further
-            most = max(most, len(read))
-            sources.update(dict.fromkeys(call.outs, read))
-        return most
-
-    def _is_computed_once(self, n: int) -> bool:
-        """Whether XLA computes a call only once without help."""
-        return self._looked_at(n)[0]
-
-    def _is_made_once(self, n: int) -> bool:
-        """Whether XLA computes a call once, possibly because a reader now waits for something heavy made from it."""
-        once, reader, token = self._looked_at(n)
-        if token is not None:
-            self._waiting.setdefault(reader, []).append((self._calls[n].outs[0], token))
-        return once or token is not None
-
-    def _looked_at(self, n: int) -> tuple[bool, int, int | None]:
-        """Whether a call is computed once; else the last reader that would recompute it, and what that can wait for."""
-        call = self._calls[n]
-        if not call.op.is_sum or len(self._readers[n]) < 2:
-            return False, n, None
-        computing = [m for m in self._readers[n] if self._calls[m].op.fuses]
-        if not computing:
-            return True, n, None
-        (value,) = call.outs
-        last = computing[-1]
-        token: int | None = None
-        near: set[int] = {value}
-        far: set[int] = set()
-        for m in range(n + 1, min(last + 1, n + FAR)):
-            g = self._calls[m]
-            through = not far.isdisjoint(g.ins)
-            if through and any([i == value and _combines_at_once(g, k) for k, i in enumerate(g.ins)]):
-                return True, last, None
-            if not through and near.isdisjoint(g.ins):
-                continue
-            (far if through or g.op.heavy else near).update(g.outs)
-            if g.op.heavy and token is None and m != last and self._specs[g.outs[0]].size:
-                token = g.outs[0]
-        return False, last, token
-
-    # ---------------------------------------------------------------- sums over the steps
-
-    def _is_large(self, i: int) -> bool:
-        """Whether a value must be in memory until it is added to something."""
-        n = self._maker.get(i)
-        return n is not None and self._calls[n].op.heavy and len(self._readers[n]) == 1
-
-    def _is_divisible(self, call: Call) -> bool:
-        """Whether the call is a sum that can be split into any parts."""
-        return call.op.is_sum and call.op.fold is not None and not call.op.weights
-
-    def _early_parts(self) -> Callable[[Call], tuple[int, int]]:
-        """A sort key for the calls that moves the terms of large sums to just after their inputs."""
-        parts = {
-            self._maker[i] for c in self._calls if self._is_divisible(c) for i in c.ins if self._is_large(i)
-        }
-        for n in range(len(self._calls) - 1, -1, -1):
-            if n in parts:
-                makers = [self._maker[i] for i in self._calls[n].ins if i in self._maker]
-                parts.update([m for m in makers if len(self._readers[m]) == 1])
-        early: dict[int, int] = {}
-        for n, call in enumerate(self._calls):
-            if n in parts:
-                makers = [self._maker[i] for i in call.ins if i in self._maker]
-                early[n] = max([early.get(m, m) for m in makers], default=0)
-        keys = {c.outs: (early[n], 1) if n in early else (n, 0) for n, c in enumerate(self._calls)}
-        return lambda call: keys[call.outs]
-
-    def _divide_sums(self) -> None:
-        """Find terms of sums over the steps that can be added up on the way."""
-        readers = sorted(self._waiting)
-        for n, call in enumerate(self._calls):
-            if not self._is_divisible(call) or not all(map(self._is_large, call.ins)):
-                continue
-            parts = sorted(call.ins, key=self._maker.__getitem__)
-            places = [self._maker[i] for i in parts]
-            start = 0
-            for reader in readers:
-                end = bisect.bisect_left(places, reader)
-                if end - start >= PARTS_ADDED_UP and reader < n:
-                    self._partial.setdefault(reader, []).append((n, parts[start:end]))
-                    start = end
-
-    # ---------------------------------------------------------------- the block
-
-    def _rewritten(self) -> Block:
-        calls: list[Call] = []
-        instead: dict[int, int] = {}
-        """The replacements of values."""
-        added: dict[int, tuple[int, set[int]]] = {}
-        """For each sum: the partial sum so far, and its terms."""
-        free = min(self._specs)
-
-        def apply(op: Op, arguments: tuple[Any, ...], ins: Iterable[int]) -> int:
-            nonlocal free
-            free -= 1
-            calls.append(Call(op, arguments, tuple(ins), (free,)))
-            return free
-
-        for n, call in enumerate(self._calls):
-            ins = [instead.get(i, i) for i in call.ins]
-            tokens = []
-            for m, parts in self._partial.get(n, ()):
-                total, before = added.get(m, (None, set()))
-                terms = [*([] if total is None else [total]), *[instead.get(i, i) for i in parts]]
-                added[m] = apply(self._calls[m].op, self._calls[m].arguments, terms), before.union(parts)
-                tokens.append(added[m][0])
-            for value, token in self._waiting.get(n, ()):
-                known = apply(barrier, (), (instead.get(value, value), instead.get(token, token), *tokens))
-                ins = [known if i == value else new for i, new in zip(call.ins, ins, strict=True)]
-            if n in added:
-                total, parts_added = added[n]
-                ins = [total, *[new for i, new in zip(call.ins, ins, strict=True) if i not in parts_added]]
-                if len(ins) == 1:
-                    instead[call.outs[0]] = total
-                    continue
-            calls.append(call._replace(ins=tuple(ins)))
-        return block_of(self._inputs, calls, [instead.get(i, i) for i in self._outputs])
+def _sums_of_many(calls: Sequence[Call]) -> set[int]:
+    """The sums that several loops would compute, each from more than `MOST_SOURCES` arrays."""
+    readers = Counter([i for call in calls for i in {*call.ins}])
+    sources: dict[int, frozenset[int]] = {}
+    """The arrays that the loop computing a value reads."""
+    found: set[int] = set()
+    for n, call in enumerate(calls):
+        if not (call.op.fuses or call.op.view):
+            continue
+        read = _NONE.union(*[sources.get(i) or frozenset([i]) for i in call.ins])
+        if len(read) > MOST_SOURCES and call.op.is_sum and readers[call.outs[0]] > 1:
+            if not _is_stored(calls, n):
+                found.update(call.outs)
+            read = frozenset(call.outs)
+        elif len(read) > 8 * MOST_SOURCES:
+            read = frozenset(call.outs)  # beyond help, and followed no further
+        sources.update(dict.fromkeys(call.outs, read))
+    return found
 
 
-def _makers(calls: Iterable[Call]) -> dict[int, int]:
-    """The indices of the calls that make values, by value."""
-    return {i: n for n, call in enumerate(calls) for i in call.outs}
+def _is_stored(calls: Sequence[Call], n: int) -> bool:
+    """Whether XLA computes a call once in any case: a loop that combines its result with others also reads something
+    heavy computed from it."""
+    (value,) = calls[n].outs
+    near, far = {value}, set[int]()
+    for call in calls[n + 1 : n + FAR]:
+        through = not far.isdisjoint(call.ins)
+        if through and any([i == value and _combines_at_once(call, k) for k, i in enumerate(call.ins)]):
+            return True
+        if through or not near.isdisjoint(call.ins):
+            (far if through or call.op.heavy else near).update(call.outs)
+    return False
 
 
 def _combines_at_once(call: Call, operand: int) -> bool:

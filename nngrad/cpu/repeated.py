@@ -48,8 +48,6 @@ class Total(NamedTuple):
     """The step after the last that counts."""
     part: AxisPart | None
     """The part of the sum that each step adds to; None for all of it."""
-    replaces: bool
-    """Whether it replaces that part instead."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,7 @@ def _loop_of_steps(*x: Array, loop: Static) -> tuple[jax.Array, ...]:
 def _added(each: Total, total: Any, value: Any, t: Any, length: int) -> Any:
     """The total after a step."""
     before = total if each.part is None else each.part.of(total, t)
-    after = value if each.replaces else lax.add(before, value)
+    after = lax.add(before, value)
     if each.first > 0 or each.end < length:
         counts = lax.bitwise_and(lax.ge(t, jnp.int32(each.first)), lax.lt(t, jnp.int32(each.end)))
         after = lax.select(lax.broadcast(counts, after.shape), after, before)
@@ -193,18 +191,6 @@ MOVING = frozenset({part_of, put_at})
 """Ops that take parts of arrays for the steps of a loop, or put them there."""
 
 
-@op
-def completed(*x: Array, keys: Static) -> jax.Array:
-    """The first of `x` with the others replacing its parts at their keys."""
-    whole, *parts = x
-    for part, key in zip(parts, keys, strict=True):
-        places = [(entry, 1) if isinstance(entry, int) else entry[:2] for entry in key]
-        part = lax.reshape(part, [count for _, count in places])
-        whole = lax.dynamic_update_slice(whole, part, [start for start, _ in places])
-    result: jax.Array = whole
-    return result
-
-
 Outside = AlongSteps | Slices | Each
 """Reads of an array, a part at each step."""
 
@@ -223,8 +209,6 @@ class Added(NamedTuple):
     """The index at step 0."""
     stride: int
     """How far the index moves at each step."""
-    replaces: bool
-    """Whether the value replaces the earlier content."""
 
 
 class RolledSteps:
@@ -275,14 +259,14 @@ class RolledSteps:
 
     def total(self, added: Added) -> Total:
         """A sum over steps."""
-        place, window, first, end, at, stride, replaces = added
+        place, window, first, end, at, stride = added
         number = self.number(Before(place, ()))
         if window is None:
-            return Total(number, self.spec(place), first, end, None, False)
+            return Total(number, self.spec(place), first, end, None)
         key, part = _moving(window, at, stride)
         shape = (*window.source[: part.axis], part.size, *window.source[part.axis + 1 :])
         number = self._add(put_at, (key, shape), [number])
-        return Total(number, spec_of(window.source, self.spec(place).dtype), first, end, part, replaces)
+        return Total(number, spec_of(window.source, self.spec(place).dtype), first, end, part)
 
     def loop(self, last: Sequence[StepValue], totals: Sequence[Total], stacked: Sequence[Before]) -> Repeated:
         """The loop with these results."""

@@ -4,7 +4,8 @@ XLA compiles what it is given: of 200 steps of a recurrent network, 200 times th
 are also recurrences, forward and backward, and each becomes a loop of its own (`repetitions.py` finds them). Nothing is
 copied at the edges. A loop reads the slices of an array, and the stacks of earlier loops, where they are. Values wanted
 only of the last step are carried, and values read by other loops are stacked. A sum over the steps, such as a weight's
-gradient, is accumulated. Parts put into one array, such as the gradient of a sliced array, are put there at once.
+gradient, is accumulated. Parts that are added up in one array, such as the gradient of a sliced array, are put there at
+once.
 
 It pays if steps share the arrays they compute with. Layers with their own weights would have to be stacked, and their
 gradients unstacked; they stay as they are.
@@ -26,8 +27,8 @@ from ..extend import (
     operands_first,
     without_identities,
 )
-from .listing import Listing, Window, is_long_sum
-from .repeated import Added, Outside, RolledSteps, completed, entry, loop_of_steps, stack_of
+from .listing import Listing, is_long_sum
+from .repeated import Added, Outside, RolledSteps, entry, loop_of_steps, stack_of
 from .repetitions import (
     AlongSteps,
     Before,
@@ -146,25 +147,20 @@ class _Writer:
                 i = self._listing.maker[i].ins[0]
 
     def _ask_for_operands(self, call: Call) -> None:
-        joined = self._listing.joined.get(call.outs[0])
-        rest = self._ask_for_totals(call, joined) if joined or is_long_sum(call) else range(len(call.ins))
-        for k in rest:
+        for k in self._ask_for_totals(call) if is_long_sum(call) else range(len(call.ins)):
             self._ask_for(call.ins[k])
 
-    def _ask_for_totals(self, call: Call, joined: Sequence[tuple[Window, int]] | None) -> list[int]:
-        """Let loops add up terms of a sum, or assemble joined parts; returns the terms that remain."""
+    def _ask_for_totals(self, call: Call) -> list[int]:
+        """Let loops add up terms of a sum; returns the terms that remain."""
         groups: dict[Any, dict[int, tuple[int, int]]] = {}
         weights = call.op.named(call.arguments)[call.op.weights] if call.op.weights else (1,) * len(call.ins)
         (result,) = call.outs
         for k, i in enumerate(call.ins):
-            window, at = joined[k] if joined else self._listing.put.get(i, (None, 0))
-            owned = self._owned(self._listing.maker[i].ins[0] if window is not None and not joined else i)
-            if owned is not None and (joined or self._listing.specs[i] is self._listing.specs[result]):
+            window, at = self._listing.put.get(i, (None, 0))
+            owned = self._owned(i if window is None else self._listing.maker[i].ins[0])
+            if owned is not None and self._listing.specs[i] is self._listing.specs[result]:
                 index, step, place = owned
                 groups.setdefault((index, place, window, weights[k]), {})[step] = (k, at)
-        if joined and groups:  # one loop makes the array, and the others put parts into it
-            largest = max(groups, key=lambda group: len(groups[group]))
-            groups = {largest: groups[largest]}
         left = set(range(len(call.ins)))
         totals = []
         for (index, place, window, _), terms in groups.items():
@@ -176,7 +172,7 @@ class _Writer:
             if not even or not left.issuperset([k for k, _ in terms.values()]):
                 continue
             left.difference_update([k for k, _ in terms.values()])
-            added = Added(place, window, first, end, terms[first][1] - first * stride, stride, bool(joined))
+            added = Added(place, window, first, end, terms[first][1] - first * stride, stride)
             self._demands[index].totals[added] = None
             totals.append((index, added, terms[first][0]))
         self._divided[result] = sorted(left), totals
@@ -226,11 +222,6 @@ class _Writer:
         left, totals = self._divided.get(call.outs[0], ([], []))
         if not totals:
             return call
-        joined = self._listing.joined.get(call.outs[0])
-        if joined:
-            ((index, key, _),) = totals
-            keys = [_at(*joined[k]) for k in left]
-            return Call(completed, (tuple(keys),), (self._totals[index, key], *[call.ins[k] for k in left]), call.outs)
         numbers = [call.ins[k] for k in left] + [self._totals[index, key] for index, key, _ in totals]
         arguments = call.arguments
         if call.op.weights:
@@ -270,13 +261,6 @@ class _Writer:
         number = self._number()
         self._calls.append(Call(stack_of, (), read.numbers, (number,)))
         return number
-
-
-def _at(window: Window, place: int) -> tuple[Any, ...]:
-    """The key of a window at an index."""
-    entry = window.key[window.entry]
-    new = place if isinstance(entry, int) else (place, *entry[1:])
-    return (*window.key[: window.entry], new, *window.key[window.entry + 1 :])
 
 
 def _read_before(each: Repetition) -> Iterable[int]:

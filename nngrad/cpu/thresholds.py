@@ -44,14 +44,8 @@ MOST_SOURCES = 8
 """Inputs for which one loop would read more arrays than this are computed once. So a highway network of 30 layers runs
 in 0.35 to 0.75 of the time, on an idle machine and on a busy one."""
 
-MANY_SOURCES = 4 * MOST_SOURCES
-"""That is done only if some loop would read more than this: a barrier takes a buffer of its own."""
-
 FAR = 512
-"""How many calls after a sum are searched for a heavy one."""
-
-PARTS_ADDED_UP = 8
-"""How many terms of a sum over the steps are added at once."""
+"""How many calls after a sum are searched for a loop that depends on it through something heavy."""
 
 # ---------------------------------------------------------------- rolled recurrences
 

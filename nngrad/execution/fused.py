@@ -139,7 +139,7 @@ def gradient_graph(
         inputs += [y for y in retained_at if id(y) not in active and places[id(y)] in met]
     found = emitted(Request(
         outputs, inputs, seeds, retain=bool(places), retained_at=frozenset(places),
-        recompute=recompute, final=True, runs_as=program_of,
+        recompute=recompute, runs_as=program_of,
     ))
     retained = {places[id(y)]: gy for y, gy in found.retained}
     return GradientGraph(found.gradients[: len(leaves)], given, retained)

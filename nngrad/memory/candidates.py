@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
-from operator import attrgetter
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..extend import ControlOp, Function, Program, Variable, functions_of
@@ -16,107 +14,12 @@ from .plan import (
     Plan,
     arithmetic,
     binomial_plan,
-    in_a_row,
     in_order,
-    in_sequence,
     partly,
     sizes_of,
     slots_for,
 )
 from .rebuild import Rebuilt, contains_recomputed, reading_originals, rebuild
-
-
-class Overlay(NamedTuple):
-    """The passes of a graph that contains a gradient through its model, overlaid.
-
-    It runs through the model more than once: forward, backward in the gradient, forward again in the functions emitted
-    for the gradient's own functions, and finally backward. Each pass reads values of earlier ones, so a cut through one
-    pass after the other would be crossed by nearly all of them. A cut through the *model* is crossed only by the values
-    that each pass hands on there. So every function gets the place of the forward function that its backward rule was
-    called for, however indirectly; and all passes but the last are recomputed for the last, segment by segment.
-    """
-
-    forward: Forward
-    """All passes but the last."""
-    known: frozenset[Function]
-    """The functions of `forward` that existed before, without the pass emitted for the gradient."""
-    upward: frozenset[Function]
-    """The pass emitted for the gradient."""
-    top: Variable
-    """The end of that pass."""
-
-    def rebuilt(self, outputs: Sequence[Variable], gradients: list[Variable], plan: Plan, mark: Any) -> Rebuilt:
-        """The gradients by a graph that follows `plan` for the last pass and for the one before."""
-        last = rebuild(self.known | self.upward, outputs, gradients, plan, mark, awaited=[self.top])
-        # The same segments in the other order, for the pass that runs the other way.
-        end = plan.tree.end
-        segment = {f: end - 1 - n for f, n in plan.segment.items() if f in self.known}
-        other = plan._replace(segment=segment, dropped=plan.dropped & self.known, tree=in_a_row(end))
-        before = rebuild(self.known, outputs, last.gradients, other, mark, readers=self.upward)
-        return before._replace(again=last.again + before.again)
-
-
-def overlaid(
-    outputs: Sequence[Variable], known: Sequence[Function], gradients: Sequence[Variable], emitted: Sequence[Function]
-) -> Overlay | None:
-    """The overlaid passes of `outputs` and `gradients`; None if `outputs` contain no gradient.
-
-    Args:
-        outputs: The differentiated Variables.
-        known: The functions above them, in topological order.
-        gradients: Their gradients.
-        emitted: The functions of these, in topological order.
-    """
-    below: set[Function | None] = set()
-    """The functions that belong to a gradient in `outputs`, or depend on one."""
-    for f in known:
-        if f.order or any([x.parent in below for x in f.inputs]):
-            below.add(f)
-    upward = _emitted_for(below, emitted)
-    place = {f: t for t, f in enumerate(f for f in in_order(outputs) if f.origin is None and f not in below)}
-    _lay(place, known, min)
-    _lay(place, [e for e in emitted if e in upward], max)
-    if upward.isdisjoint(place):
-        return None
-    originals = {f: m for f in known if f.order == 0 and (m := _root(f)) is not f and m in place and m.op is f.op}
-    forward = Forward(
-        place, {y.parent for y in (*outputs, *gradients)}, [e for e in emitted if e not in upward], originals
-    )
-    top = max([e for e in upward if e in place], key=attrgetter("rank")).outputs[0]
-    return Overlay(forward, frozenset(known), upward, top)
-
-
-def _root(f: Function) -> Function:
-    """The model's function that `f` was emitted for."""
-    while (origin := f.origin) is not None:
-        f = origin
-    return f
-
-
-def _emitted_for(functions: set[Function | None], emitted: Iterable[Function]) -> frozenset[Function]:
-    """The functions of `emitted` that were emitted for `functions` and do not depend on those emitted for others."""
-    others: set[Function | None] = set()
-    found: list[Function] = []
-    for e in emitted:
-        if (e.origin is None or e.origin in functions) and not any([x.parent in others for x in e.inputs]):
-            found.append(e)
-        else:
-            others.add(e)
-    return frozenset(found)
-
-
-def _lay(place: dict[Function, int], functions: Iterable[Function], nearest: Callable[[list[int]], int]) -> None:
-    """Assign places to `functions`. A sum of gradients, which was emitted for no single function, goes where it ends.
-    """
-    for f in functions:
-        root = _root(f)
-        if root in place:
-            place.setdefault(f, place[root])
-        elif f.order:
-            places = [place[p] for x in f.inputs if (p := x.parent) in place and p.order == f.order]
-            if places:
-                place[f] = nearest(places)
-
 
 ProgramOf = Callable[[list[Variable]], Program]
 """The program that runs with these gradients."""
@@ -152,26 +55,8 @@ class Candidate(NamedTuple):
     """Makes a variant of the plan with less arithmetic, which may take more memory."""
 
 
-class Cutting(NamedTuple):
-    """A way to cut a graph: along the order in which it runs, or through the model that it runs through repeatedly."""
-
-    forward: Forward
-    follow: Callable[[Plan], Candidate]
-
-    def __call__(self, nest: Nest, named: Named = anything) -> Candidate:
-        """The candidate that recomputes, by segments, the functions for which `named` is true."""
-        return self.follow(self.forward.plan(nest, frozenset(filter(named, self.forward.droppable))))
-
-    def partly(self, share: float) -> Candidate:
-        """The candidate that recomputes the first `share` of the forward pass, and keeps the rest."""
-        nest = partly(binomial_plan(1, slots_for(1, self.forward.units)), share)
-        plan = self.forward.plan(nest, self.forward.droppable)
-        rest = plan.tree.end - 1
-        return self.follow(plan._replace(dropped=frozenset([f for f in plan.dropped if plan.segment[f] != rest])))
-
-
 class PlanSource:
-    """A graph of gradients before any plan is followed, and the ways to cut it.
+    """A graph of gradients before any plan is followed, and the plans that it can follow.
 
     Args:
         graphs: The graphs that it is one of.
@@ -187,26 +72,25 @@ class PlanSource:
         # Recomputed values that stand for functions of a gradient below (`reading_originals`) belong to that gradient.
         standing = [e for e in emitted if e.order < order]
         self._known = [*graphs.known, *standing]
-        self._emitted = [e for e in emitted if e.order == order]
         self._arithmetic = max(1, sum(map(arithmetic, (*graphs.known, *emitted))))
-        self.schedule = in_order([*graphs.outputs, *[f.outputs[0] for f in standing]])
+        schedule = in_order([*graphs.outputs, *[f.outputs[0] for f in standing]])
+        self.forward = Forward(schedule, graphs.outputs, [e for e in emitted if e.order == order])
         """The functions that existed before, in execution order."""
         self.plain = self._weighed(Rebuilt(gradients, [], False))
 
-    @cached_property
-    def cuttings(self) -> list[Cutting]:
-        """The ways to cut it; the first cuts along the execution order."""
-        outputs, gradients, mark = self._of.outputs, self._gradients, self._of.mark
-        found = [Cutting(in_sequence(self.schedule, outputs, self._emitted), self.following)]
-        overlay = overlaid(outputs, self._known, gradients, self._emitted)
-        if overlay is not None:
-            found.append(
-                Cutting(overlay.forward, lambda p: self._weighed(overlay.rebuilt(outputs, gradients, p, mark)))
-            )
-        return found
+    def cut(self, nest: Nest, named: Named = anything) -> Candidate:
+        """The candidate that recomputes, by segments, the functions for which `named` is true."""
+        return self.following(self.forward.plan(nest, frozenset(filter(named, self.forward.droppable))))
+
+    def partly(self, share: float) -> Candidate:
+        """The candidate that recomputes the first `share` of the forward pass, and keeps the rest."""
+        nest = partly(binomial_plan(1, slots_for(1, self.forward.units)), share)
+        plan = self.forward.plan(nest, self.forward.droppable)
+        rest = plan.tree.end - 1
+        return self.following(plan._replace(dropped=frozenset([f for f in plan.dropped if plan.segment[f] != rest])))
 
     def following(self, plan: Plan) -> Candidate:
-        """The graph that follows a plan for the execution order."""
+        """The graph that follows a plan."""
         rebuilt = rebuild(self._known, self._of.outputs, self._gradients, plan, self._of.mark)
         candidate = self._weighed(rebuilt)
         if plan.bases_stay or rebuilt.sums_split:

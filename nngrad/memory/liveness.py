@@ -17,6 +17,7 @@ Leaves and results are counted separately, as compilers do.
 from __future__ import annotations
 
 import functools
+import operator
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -245,81 +246,23 @@ def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[Loop
     ordered = sorted(spans, key=lambda i: (-spans[i].nbytes, depth.get(i, len(spans))))
     places = [i for i in ordered if i in found][::-1]
     sizes = [spans[i].nbytes for i in places]
-    occupancy = Occupancy(len(steps))
+    taken = [0] * len(steps)
+    """For each step the occupied places, as bits."""
+
+    def occupy(place: int, first: int, last: int) -> None:
+        for t in range(first, last + 1):
+            taken[t] |= 1 << place
+
     for place, i in enumerate(places):
-        occupancy.take(place, spans[i].made, len(steps) - 1)
+        occupy(place, spans[i].made, len(steps) - 1)
     for i in ordered:
         made, last, nbytes = spans[i]
-        if i in found:
-            continue
         smallest = bisect_left(sizes, nbytes)
-        if smallest == len(places):
+        if i in found or smallest == len(places):
             continue
-        taken = occupancy.taken(made, last) >> smallest
-        place = smallest + (~taken & (taken + 1)).bit_length() - 1  # the lowest bit that is not set
+        occupied = functools.reduce(operator.or_, taken[made : last + 1]) >> smallest
+        place = smallest + (~occupied & (occupied + 1)).bit_length() - 1  # the lowest bit that is not set
         if place < len(places):
-            occupancy.take(place, made, last)
+            occupy(place, made, last)
             found.add(i)
     return found
-
-
-class Occupancy:
-    """Which places are occupied at which steps; initially none.
-
-    A segment tree over the steps, whose nodes hold sets of places as bits of an int.
-
-    Args:
-        steps: The number of steps.
-    """
-
-    def __init__(self, steps: int) -> None:
-        self._first = 1 << max(steps - 1, 0).bit_length()
-        """The node of the first step; a node's parent has half its number."""
-        self._throughout = [0] * (2 * self._first)
-        """The places occupied at all steps below a node, but not at all of those below its parent."""
-        self._somewhere = [0] * (2 * self._first)
-        """The places occupied at some step below a node."""
-
-    def take(self, place: int, first: int, last: int) -> None:
-        """Occupy a place from step `first` to step `last`, both included."""
-        throughout, somewhere, bit = self._throughout, self._somewhere, 1 << place
-        left, right = first + self._first, last + self._first
-        for node in (left >> 1, right >> 1):
-            while node and not somewhere[node] & bit:
-                somewhere[node] |= bit
-                node >>= 1
-        while left <= right:
-            if left & 1:
-                throughout[left] |= bit
-                somewhere[left] |= bit
-                left += 1
-            if not right & 1:
-                throughout[right] |= bit
-                somewhere[right] |= bit
-                right -= 1
-            left >>= 1
-            right >>= 1
-
-    def taken(self, first: int, last: int) -> int:
-        """The places occupied at any step from `first` to `last`, both included, as bits of an int."""
-        throughout, somewhere = self._throughout, self._somewhere
-        left, right = first + self._first, last + self._first
-        above_left, above_right = left >> 1, right >> 1
-        found = 0
-        while left <= right:
-            if left & 1:
-                found |= somewhere[left]
-                left += 1
-            if not right & 1:
-                found |= somewhere[right]
-                right -= 1
-            left >>= 1
-            right >>= 1
-        while above_left != above_right:
-            found |= throughout[above_left] | throughout[above_right]
-            above_left >>= 1
-            above_right >>= 1
-        while above_left:
-            found |= throughout[above_left]
-            above_left >>= 1
-        return found

@@ -12,9 +12,8 @@ import bisect
 import functools
 import itertools
 import math
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..extend import Function, Op, Spec, Variable, operands_first, spec_of
@@ -74,28 +73,23 @@ def in_order(outputs: Iterable[Variable]) -> list[Function]:
 
 
 class Forward:
-    """The places of functions in a forward pass, and the values that its gradient reads from it.
+    """A forward pass in execution order, and the values that its gradient reads from it.
 
     Args:
-        place: The place of each function. Functions at the same place are never separated by a cut.
-        results: Functions that need no recomputation, since their results stay in any case.
+        schedule: Its functions. A place is an index of this.
+        outputs: The differentiated Variables. Their functions need no recomputation, since their results stay in any
+            case.
         emitted: The functions of the gradients.
-        originals: Maps functions that already recompute to the functions that they recompute.
     """
 
-    def __init__(
-        self,
-        place: Mapping[Function, int],
-        results: Container[Function | None],
-        emitted: Iterable[Function],
-        originals: Mapping[Function, Function] = MappingProxyType({}),
-    ) -> None:
-        self._place = place
-        self._originals = originals
-        self.droppable = frozenset(f for f in place if f.inputs and f.op.reads != 0 and f not in results)
+    def __init__(self, schedule: Sequence[Function], outputs: Iterable[Variable], emitted: Iterable[Function]) -> None:
+        self.schedule = schedule
+        self._place = place = {f: t for t, f in enumerate(schedule)}
+        results = {y.parent for y in outputs}
+        self.droppable = frozenset(f for f in schedule if f.inputs and f.op.reads != 0 and f not in results)
         """The functions that can be recomputed."""
         needed = {x for e in emitted for x in reads(e) if x.parent in place}
-        saved = [0] * (1 + max(place.values(), default=0))
+        saved = [0] * max(1, len(schedule))
         for x in needed:
             if not x.parent.op.view:  # type: ignore[union-attr]
                 saved[place[x.parent]] += x.spec.nbytes  # type: ignore[index]
@@ -155,12 +149,7 @@ class Forward:
         """The plan with segments of these shares, nested accordingly."""
         shares, tree = nest
         ends = self.cuts(shares)
-        return Plan({f: bisect.bisect_left(ends, t) for f, t in self._place.items()}, dropped, tree, self._originals)
-
-
-def in_sequence(schedule: Sequence[Function], outputs: Iterable[Variable], emitted: Iterable[Function]) -> Forward:
-    """The forward pass of `outputs` in execution order."""
-    return Forward({f: t for t, f in enumerate(schedule)}, {y.parent for y in outputs}, emitted)
+        return Plan({f: bisect.bisect_left(ends, t) for f, t in self._place.items()}, dropped, tree)
 
 
 class Node(NamedTuple):
@@ -185,8 +174,6 @@ class Plan(NamedTuple):
     dropped: frozenset[Function]
     """The functions whose results are not kept for the gradient."""
     tree: Node
-    originals: Mapping[Function, Function] = MappingProxyType({})
-    """Maps functions that already recompute to their originals, which are read in their place."""
     bases_stay: bool = False
     """Whether a value from which the next segment is recomputed stays for the gradient of its own segment, which
     follows. This takes less arithmetic, but more memory in some graphs."""

@@ -75,7 +75,7 @@ class Segments(Policy):
 
     def choose(self, search: Search) -> Candidate:
         """The smallest candidate with this many levels."""
-        return search.smallest(search.nested(self.levels), all_anew=True)
+        return search.smallest(search.nested(self.levels))
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,7 @@ class LeastMemory(Policy):
     def choose(self, search: Search) -> Candidate:
         """The smallest candidate of any kind that adds no more arithmetic."""
         graded = search.graded(lambda c: c.extra <= self.extra)
-        tried = [c if c.extra <= self.extra else search.spared(c) for c in graded]
-        return search.smallest([c for c in tried if c.extra <= self.extra])
+        return search.smallest([c for c in graded if c.extra <= self.extra])
 
 
 class Restricted(Policy):

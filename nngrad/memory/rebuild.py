@@ -7,7 +7,7 @@ graph.
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -77,11 +77,9 @@ class _Renewed:
 class _Rebuilding(_Renewed):
     """A gradient graph while it is rebuilt by a plan; see `rebuild`."""
 
-    def __init__(
-        self, plan: Plan, passing: BackwardPass, mark: Any, outputs: Sequence[Variable], awaited: Sequence[Variable]
-    ) -> None:
+    def __init__(self, plan: Plan, passing: BackwardPass, mark: Any, outputs: Sequence[Variable]) -> None:
         super().__init__()
-        self._plan, self._pass, self._mark, self._outputs, self._awaited = plan, passing, mark, outputs, awaited
+        self._plan, self._pass, self._mark, self._outputs = plan, passing, mark, outputs
         self.again: list[Function] = []
         self._clones: dict[Hashable, Outputs] = {}
         """By op, arguments and inputs."""
@@ -98,7 +96,7 @@ class _Rebuilding(_Renewed):
         while stack:
             node, sweep, apart = stack.pop()
             if apart:
-                tokens = [*map(self.now, self._pass.arriving(node.end)), *self._awaited]
+                tokens = list(map(self.now, self._pass.arriving(node.end)))
                 sweep = Sweep(node, sweep, tokens or [y for y in self._outputs if y.parent is not None and y.size][:1])
             if node.parts:
                 stack += [(part, sweep, True) for part in node.parts[:-1]]
@@ -127,10 +125,6 @@ class _Rebuilding(_Renewed):
         f = x.parent
         if f not in self._plan.dropped:
             return x
-        f = self._plan.originals.get(f, f)
-        x = f.outputs[x.index]
-        if f not in self._plan.dropped:
-            return x
         segment = self._plan.segment[f]
         if segment >= sweep.end:
             # This segment is finished: use its last recomputed value.
@@ -154,7 +148,7 @@ class _Rebuilding(_Renewed):
         plan, needed, stack = self._plan, {f}, [f]
         while stack:
             for x in reads(stack.pop()):
-                p = plan.originals.get(x.parent, x.parent)  # type: ignore[arg-type]
+                p = x.parent
                 if p in plan.dropped and p not in needed and p not in sweep.values:
                     assert p is not None
                     if sweep.first <= plan.segment[p] < sweep.end:
@@ -191,8 +185,6 @@ def rebuild(
     gradients: list[Variable],
     plan: Plan,
     mark: Any = None,
-    readers: Container[Function] | None = None,
-    awaited: Sequence[Variable] = (),
 ) -> Rebuilt:
     """Rebuild gradients as a graph that follows `plan`.
 
@@ -202,19 +194,13 @@ def rebuild(
         gradients: The gradients, as emitted.
         plan: The plan.
         mark: The mark of recomputing functions.
-        readers: The emitted functions that are to read recomputed values; None for all.
-        awaited: Values that must be computed before anything is recomputed.
     """
     known = set(forward)
-    emitted = [f for f in functions_of(gradients) if f not in known]
-    passing = BackwardPass(plan, [f for f in emitted if readers is None or f in readers])
-    rebuilding = _Rebuilding(plan, passing, mark, outputs, awaited)
+    passing = BackwardPass(plan, [f for f in functions_of(gradients) if f not in known])
+    rebuilding = _Rebuilding(plan, passing, mark, outputs)
     rebuilding.run()
-    for f in emitted:
-        if readers is not None and f not in readers:
-            rebuilding.renew(f, tuple([rebuilding.now(passing.split(x)) for x in f.inputs]))
     found = [rebuilding.now(passing.split(gx)) for gx in gradients]
-    return Rebuilt(found, rebuilding.again, passing.splits_sums)
+    return Rebuilt(found, rebuilding.again, bool(passing.sums))
 
 
 # ---------------------------------------------------------------- gradients of gradients with recomputation
@@ -287,7 +273,8 @@ class BackwardPass:
     def __init__(self, plan: Plan, emitted: list[Function]) -> None:
         self._plan = plan
         self._stage: dict[Function, int] = {}
-        self._sums: dict[Function, Variable] = {}
+        self.sums: dict[Function, Variable] = {}
+        """The last of the partial sums that replace a sum of gradients."""
         self.of_segment: dict[int, list[Function]] = {}
         """The functions that wait for a segment, in topological order."""
         lowest: dict[Variable, int] = {}
@@ -302,14 +289,9 @@ class BackwardPass:
         spans = [(self._stage[x.parent], low, x) for x, low in lowest.items()]  # type: ignore[index]
         self._spans = [(made, low, x) for made, low, x in spans if low < made <= NEVER and x.size]
 
-    @property
-    def splits_sums(self) -> bool:
-        """Whether any sums were split into partial ones."""
-        return bool(self._sums)
-
     def split(self, x: Variable) -> Variable:
         """`x`, or the last of the partial sums that replace it."""
-        return x if x.parent is None else self._sums.get(x.parent, x)
+        return x if x.parent is None else self.sums.get(x.parent, x)
 
     def arriving(self, end: int) -> list[Variable]:
         """Gradients that pass from the segments from `end` on to earlier ones: computed without any of the latter."""
@@ -339,5 +321,5 @@ class BackwardPass:
             if len(total) > 1:
                 total = [created_like(f, F.add2 if len(total) == 2 else F.add_n, tuple(total))[0]]
                 parts.append(total[0].parent)  # type: ignore[arg-type]
-        self._sums[f] = total[0]
+        self.sums[f] = total[0]
         return parts

@@ -13,18 +13,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..extend import (
-    Program,
-    Variable,
-    contained,
-    device_of,
-    functions_of,
-    leaves_of,
-    linearize,
-    set_switches,
-    temporary_bytes,
-)
-from .candidates import Candidate, Cutting, Emit, Graphs, Named
+from ..extend import Program, Variable, contained, device_of, functions_of, linearize, set_switches, temporary_bytes
+from .candidates import Candidate, Emit, Graphs, Named, PlanSource
 from .plan import binomial_plan, by_blocks, slots_for, uniform_plan
 from .policies import policy_of, policy_of_marks
 from .thresholds import CLOSE, CLOSE_TO_PLAIN, MOST_FINALISTS, MOST_LEVELS, MOST_SEGMENTS, WORTH_IT
@@ -37,7 +27,6 @@ def rematerialised(
     recompute: Any,
     runs_as: Callable[[list[Variable]], Program | list[Variable]],
     seeds: Sequence[Any] = (),
-    inputs: Sequence[Variable] | None = None,
     emit: Emit | None = None,
 ) -> list[Variable]:
     """Rebuild gradients to recompute some forward values where they are needed, to save memory.
@@ -48,8 +37,6 @@ def rematerialised(
         recompute: The policy; see `nn.grad`.
         runs_as: What will run with such gradients: a program, or one that computes the Variables it returns.
         seeds: Given gradients at the outputs.
-        inputs: The inputs of the gradient; None for all leaves that need one. If there are others, a further gradient
-            is likely, and the plan is chosen so that this can also follow it.
         emit: Emits the gradients again, with loops cut into segments; None if that is impossible.
 
     Returns:
@@ -68,9 +55,7 @@ def rematerialised(
     graphs = Graphs(roots, gradients, program_of, policy.mark, emit)
     if recompute is False:
         return graphs.whole[0].plain.gradients
-    own = None if inputs is None else {id(x) for x in inputs}
-    further = own is not None and any([x.need_grad and id(x) not in own for x in leaves_of(roots)])
-    search = Search(graphs, further)
+    search = Search(graphs)
     return (policy.choose(search) if search.wanted else search.plain).gradients
 
 
@@ -79,39 +64,31 @@ class Search:
 
     Args:
         graphs: The graphs to make plans for.
-        further: Whether a further gradient is likely.
     """
 
-    def __init__(self, graphs: Graphs, further: bool = False) -> None:
-        self._graphs, self._further = graphs, further
+    def __init__(self, graphs: Graphs) -> None:
+        self._graphs = graphs
         self.plain = graphs.whole[0].plain
         """The graph without recomputation."""
-        self._cuttings = [cutting for source in graphs.whole for cutting in source.cuttings]
-        self.wanted = any([cutting.forward.wanted for cutting in self._cuttings])
+        self.wanted = any([source.forward.wanted for source in graphs.whole])
         """Whether the gradients read anything of the forward pass."""
 
     # ---------------------------------------------------------------- which is best
 
-    def smallest(self, candidates: Iterable[Candidate], all_anew: bool = False) -> Candidate:
-        """The candidate that takes the least memory, or the plain graph if none takes less.
-
-        Args:
-            candidates: The candidates.
-            all_anew: Whether, if a further gradient is likely, a segment's gradient must read only values recomputed
-                for it.
-        """
+    def smallest(self, candidates: Iterable[Candidate]) -> Candidate:
+        """The candidate that takes the least memory, or the plain graph if none takes less."""
         ranked = _ranked(candidates)[:MOST_FINALISTS]
         if not ranked or self.plain.peak * CLOSE < ranked[0].peak:
             return self.plain
         close = [c for c in ranked if c.peak <= CLOSE * ranked[0].peak]
-        best = self._decided(close, all_anew)
-        return self._decided(ranked, all_anew) if best is self.plain and len(close) < len(ranked) else best
+        best = self._decided(close)
+        return self._decided(ranked) if best is self.plain and len(close) < len(ranked) else best
 
-    def _decided(self, candidates: list[Candidate], all_anew: bool) -> Candidate:
+    def _decided(self, candidates: list[Candidate]) -> Candidate:
         """The candidate, or the plain graph, that takes the least memory as reported by the compiler."""
-        finalists = candidates if all_anew and self._further else list(map(self.spared, candidates))
+        finalists = list(map(_spared, candidates))
         if self.plain.peak <= CLOSE_TO_PLAIN * candidates[0].peak:
-            finalists = [*finalists, self.plain]
+            finalists.append(self.plain)
         finalists = _ranked(finalists)
         if len(finalists) > 1:
             taken = [(temporary_bytes(c.program), c.extra) for c in finalists]
@@ -128,18 +105,10 @@ class Search:
         tried = list(self.graded(lambda c: c.peak > most))
         fitting = sorted([c for c in tried if c.peak <= most], key=lambda c: (c.extra, c.peak))
         for candidate in fitting[: MOST_FINALISTS - 1]:
-            spared = self.spared(candidate)
-            if self.bytes_of(spared) <= nbytes:
-                return True, spared
+            if self.bytes_of(candidate) <= nbytes:
+                return True, candidate
         best = self.smallest(tried)
         return self.bytes_of(best) <= nbytes, best
-
-    def spared(self, candidate: Candidate) -> Candidate:
-        """A variant of the plan with less arithmetic, if that is worthwhile and takes no more memory."""
-        if candidate.sparing is None:
-            return candidate
-        other = candidate.sparing()
-        return other if other.peak <= candidate.peak and other.extra <= WORTH_IT * candidate.extra else candidate
 
     def bytes_of(self, candidate: Candidate) -> int:
         """The candidate's temporaries as reported by the compiler, or else the predicted peak."""
@@ -150,41 +119,42 @@ class Search:
 
     def nested(self, levels: int) -> Iterator[Candidate]:
         """Plans with this many levels that recompute everything."""
-        for cutting in self._cuttings:
-            yield from _nested(cutting, levels)
+        for source in self._graphs.whole:
+            yield from _nested(source, levels)
         depth = levels
         while depth:  # fewer levels may take less: each copies the scanned arrays
             cut = self._graphs.cut(depth)
             yield from [source.plain for source in cut]
-            for cutting in cut[0].cuttings if cut else ():
-                yield from _nested(cutting, levels)
+            for source in cut[:1]:
+                yield from _nested(source, levels)
             depth //= 2
 
     def graded(self, more: Callable[[Candidate], bool]) -> Iterator[Candidate]:
         """Plans of every kind, by increasing arithmetic, for as long as `more` is true of a candidate: then plans with
         more arithmetic than its own are tried."""
         yield from self._in_a_row(lambda f: not f.heavy)
-        for cutting in self._cuttings:
-            full = list(_nested(cutting, 1))
+        for source in self._graphs.whole:
+            full = list(_nested(source, 1))
             yield from full
             least = min(full, key=lambda c: c.extra)
             if not more(least):
                 low, high = 0.0, 1.0
                 for _ in range(5):
                     middle = (low + high) / 2
-                    candidate = cutting.partly(middle)
+                    candidate = source.partly(middle)
                     yield candidate
                     low, high = (middle, high) if more(candidate) else (low, middle)
             for levels in range(2, MOST_LEVELS + 1):
                 if not more(least._replace(extra=least.extra * levels / (levels - 1))):
                     break
-                full = list(_nested(cutting, levels))
+                full = list(_nested(source, levels))
                 yield from full
                 least = min(full, key=lambda c: c.extra)
         for levels in range(1, MOST_LEVELS + 1):
             cut = self._graphs.cut(levels)
             yield from [source.plain for source in cut]
-            yield from [c for cutting in (cut[0].cuttings if cut else ()) for c in _nested(cutting, 1)]
+            for source in cut[:1]:
+                yield from _nested(source, 1)
             if not all([more(source.plain) for source in cut]) or not cut:
                 break
 
@@ -192,27 +162,35 @@ class Search:
         """Plans that recompute only functions for which `named` is true."""
         yield from [source.plain for source in self._graphs.cut(1, named)]
         for source in self._graphs.whole:
-            dropped = frozenset(filter(named, source.cuttings[0].forward.droppable))
+            dropped = frozenset(filter(named, source.forward.droppable))
             if dropped:
-                yield source.following(by_blocks(source.schedule, dropped))
+                yield source.following(by_blocks(source.forward.schedule, dropped))
         yield from self._in_a_row(named)
 
     def _in_a_row(self, named: Named) -> Iterator[Candidate]:
-        for cutting in self._cuttings:
-            if any(map(named, cutting.forward.droppable)):
-                units = cutting.forward.units
+        for source in self._graphs.whole:
+            if any(map(named, source.forward.droppable)):
+                units = source.forward.units
                 for count in _counts(math.sqrt(units), units / 2, units):
-                    yield cutting(uniform_plan(min(count, MOST_SEGMENTS)), named)
+                    yield source.cut(uniform_plan(min(count, MOST_SEGMENTS)), named)
 
 
-def _nested(cutting: Cutting, levels: int) -> Iterator[Candidate]:
-    units = cutting.forward.units
+def _nested(source: PlanSource, levels: int) -> Iterator[Candidate]:
+    units = source.forward.units
     slots = slots_for(levels, units)
     for count in _counts(slots * 0.5, slots * 0.7, slots):
-        yield cutting(binomial_plan(levels, count))
+        yield source.cut(binomial_plan(levels, count))
     if levels == 1:
         for count in _counts(*[math.sqrt(units) * factor for factor in (0.5, 1.0, 1.5)]):
-            yield cutting(uniform_plan(count))
+            yield source.cut(uniform_plan(count))
+
+
+def _spared(candidate: Candidate) -> Candidate:
+    """A variant of the plan with less arithmetic, if that is worthwhile and takes no more memory."""
+    if candidate.sparing is None:
+        return candidate
+    other = candidate.sparing()
+    return other if other.peak <= candidate.peak and other.extra <= WORTH_IT * candidate.extra else candidate
 
 
 def _counts(*about: float) -> list[int]:

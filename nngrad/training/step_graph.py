@@ -85,7 +85,7 @@ class StepGraph:
                 shared = [leaf_of(p.cell) for p in solver._variables]  # each stands for all leaves with its data
                 directions += solver.directions(residuals, shared, from_state)
             request = Request(
-                [loss], [x for x, _ in targets], [seed], recompute=recompute, final=True,
+                [loss], [x for x, _ in targets], [seed], recompute=recompute,
                 runs_as=lambda found: linearized(found).program,
             )
             gradients = emitted(request).gradients

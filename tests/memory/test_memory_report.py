@@ -10,7 +10,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable
-from tests.memory.test_recompute import BATCH, WIDTH, chain, critic
+from tests.memory.test_recompute import BATCH, WIDTH, chain
 from tests.slow import slow_but_every
 
 
@@ -75,7 +75,6 @@ CASES: dict[str, Callable[[], tuple[Variable, list[Variable]]]] = {
     "dense": chain,
     "rectified": rectified,
     "convolutional": convolutional,
-    "critic": lambda: critic(None),
     "residual": residual,
     "attentive": attentive,
     "recurrent": recurrent,

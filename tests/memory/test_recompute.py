@@ -21,7 +21,6 @@ from tests.rematerialising import (
     allotted,
     chain,
     compiled,
-    critic,
     is_product,
     predicted,
     products,
@@ -80,13 +79,6 @@ def test_no_policy_makes_it_worse(policy: Any) -> None:
         loss, weights = chain(layers)
         plain = allotted([loss, *nn.grad(loss, weights)])
         assert allotted([loss, *nn.grad(loss, weights, recompute=policy)]) <= plain
-
-
-@pytest.mark.parametrize("first", [False, pytest.param("sqrt", marks=pytest.mark.slow)])
-def test_a_share_of_arithmetic_is_enough_to_save_memory_where_all_passes_leave_values(first: Any) -> None:
-    loss, weights = critic(first, 16, "tanh")
-    plain, again = ([loss, *nn.grad(loss, weights, recompute=p)] for p in (False, "auto"))
-    assert allotted(again) < 0.9 * allotted(plain)
 
 
 def test_where_nothing_is_gained_the_plain_graph_comes_back() -> None:

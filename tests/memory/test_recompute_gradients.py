@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable, functions_of
-from nngrad.memory.candidates import overlaid
-from nngrad.memory.plan import binomial_plan, by_blocks, in_order, in_sequence, partly, uniform_plan
+from nngrad.memory.plan import Forward, binomial_plan, by_blocks, in_order, partly, uniform_plan
 from nngrad.memory.rebuild import rebuild
 from tests.autodiff.test_properties import SETTINGS, Recipe, agree, draw_leaves, follow, recipes
 from tests.rematerialising import (
@@ -45,26 +44,23 @@ def test_gradients_are_those_without_a_policy(name: str) -> None:
     agree(again, plain, 1e-12)
 
 
-def forced(outputs: list[Variable], leaves: list[Variable], kind: int, through: bool = False) -> list[Variable]:
-    """The gradients by one of many plans, whether or not it saves memory; `through` the model if that can be."""
+def forced(outputs: list[Variable], leaves: list[Variable], kind: int) -> list[Variable]:
+    """The gradients by one of many plans, whether or not it saves memory."""
     gradients = nn.grad(outputs, leaves, recompute=False)
     known = functions_of(outputs)
     emitted = [f for f in functions_of(gradients) if f not in set(known)]
-    overlay = overlaid(outputs, known, gradients, emitted) if through else None
-    forward = in_sequence(in_order(outputs), outputs, emitted) if overlay is None else overlay.forward
+    forward = Forward(in_order(outputs), outputs, emitted)
     dropped = frozenset(f for f in forward.droppable if kind % 3 or f.name not in ("tanh", "mul2"))
     cuts = [uniform_plan(2), uniform_plan(5), binomial_plan(1, 3), binomial_plan(2, 2), binomial_plan(3, 3),
             partly(uniform_plan(2), 0.6)]  # fmt: skip
     plans = [forward.plan(cut, dropped) for cut in cuts] + [by_blocks(known, dropped)]
-    if overlay is not None:
-        return overlay.rebuilt(outputs, gradients, plans[kind % len(cuts)], None).gradients
     return rebuild(known, outputs, gradients, plans[kind % len(plans)]).gradients
 
 
 @settings(SETTINGS, max_examples=10)
-@given(recipes(), st.integers(0, 20), st.integers(0, 20), st.booleans(), st.sampled_from([np.float64, np.float32]))
+@given(recipes(), st.integers(0, 20), st.integers(0, 20), st.sampled_from([np.float64, np.float32]))
 def test_any_plan_gives_the_same_gradients_on_random_graphs(
-    recipe: Recipe, one: int, two: int, through: bool, dtype: Any
+    recipe: Recipe, one: int, two: int, dtype: Any
 ) -> None:
     leaves = [Variable.from_numpy_array(x) for x in draw_leaves(recipe, dtype)]
     outputs = follow(recipe, leaves, ours=True)
@@ -72,7 +68,7 @@ def test_any_plan_gives_the_same_gradients_on_random_graphs(
     def both(kinds: tuple[int, int] | None) -> list[Any]:
         first = nn.grad(outputs, leaves) if kinds is None else forced(outputs, leaves, kinds[0])
         above = [g * g * 0.5 + g for g in first]
-        second = nn.grad(above, leaves) if kinds is None else forced(above, leaves, kinds[1], through)
+        second = nn.grad(above, leaves) if kinds is None else forced(above, leaves, kinds[1])
         return values_of([*first, *second])
 
     agree(both((one, two)), both(None), 1e-12 if dtype is np.float64 else 1e-6)
