@@ -222,7 +222,7 @@ if TYPE_CHECKING:
 _MODULE_OF = {name: module for module, names in _ELSEWHERE.items() for name in names}
 
 _is_there(f"{__name__}.cpu")  # which registers its passes
-_is_provided_by(f"{__name__}.compilations", _engine, "hint_at_cache", "progress_shown", "watched_compilation")
+_is_provided_by(f"{__name__}.compilations", _engine, "hint_at_cache", "watched_compilation")
 _is_provided_by(f"{__name__}.memory", _engine, "peak_bytes", "policy_key", "rematerialised")
 _is_provided_by(f"{__name__}.inspection.estimates", _engine, "warn_of_cancelled")
 _is_provided_by(f"{__name__}.memory", _Operators, "recompute")

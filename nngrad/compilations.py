@@ -1,14 +1,11 @@
-"""What is said of compilations: a progress line, a hint at the cache, and a warning about programs that are compiled
-again and again."""
+"""What is said of compilations: a hint at the cache, and a warning about programs that are compiled again and again."""
 
 from __future__ import annotations
 
 import itertools
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import jax
@@ -26,62 +23,6 @@ from .extend import (
     users_location,
     warn_user,
 )
-
-PATIENCE = 2.0
-"""Seconds before the progress line is shown."""
-
-
-@contextmanager
-def progress_shown(what: str) -> Iterator[None]:
-    """Show that `what` is being compiled, and for how long, if that is slow and standard error is a terminal."""
-    stream = sys.stderr
-    if stream is None or not stream.isatty() or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    line = _ProgressLine(what)
-    timer = threading.Timer(PATIENCE, line.start)
-    timer.daemon = True
-    with suppress(RuntimeError):  # at exit the interpreter starts no more threads
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        line.stop()
-
-
-class _ProgressLine:
-    """The progress line. If it is stopped before it was started, it is never shown."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._lock = threading.Lock()
-        self._progress: Any = None
-        self._is_over = False
-
-    def start(self) -> None:
-        """Show the line."""
-        from rich.console import Console
-        from rich.errors import LiveError
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-        columns = SpinnerColumn(), TextColumn("nngrad compiles {task.description}"), TimeElapsedColumn()
-        with self._lock, suppress(LiveError):  # the program has a live display of its own
-            if self._is_over:
-                return
-            progress = Progress(*columns, console=Console(stderr=True), transient=True)
-            task = progress.add_task(self._what, total=None)
-            progress.tasks[task].start_time = progress.get_time() - PATIENCE
-            progress.start()
-            self._progress = progress
-
-    def stop(self) -> None:
-        """Remove the line."""
-        with self._lock:
-            self._is_over = True
-            if self._progress is not None:
-                self._progress.stop()
-
 
 LONG = 5.0
 """Seconds of one compilation from which on the cache is worth a hint."""
@@ -228,6 +169,4 @@ def watched_compilation(program: Program) -> Callable[[float], None]:
     return compiled
 
 
-provide(engine, {
-    "progress_shown": progress_shown, "hint_at_cache": hint_at_cache, "watched_compilation": watched_compilation,
-})  # fmt: skip
+provide(engine, {"hint_at_cache": hint_at_cache, "watched_compilation": watched_compilation})

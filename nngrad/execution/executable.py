@@ -217,13 +217,12 @@ class Executable:
     def _compile(self, function: Any, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
         """The compiled form of a jitted function, which JAX caches for its calls."""
         start = time.perf_counter()
-        with engine.progress_shown("a graph"):
-            traced = function.trace(*arrays)
-            self._look_at(traced)
-            at_trace = time.perf_counter()
-            lowered = traced.lower()
-            at_lower = time.perf_counter()
-            compiled: jax.stages.Compiled = lowered.compile()
+        traced = function.trace(*arrays)
+        self._look_at(traced)
+        at_trace = time.perf_counter()
+        lowered = traced.lower()
+        at_lower = time.perf_counter()
+        compiled: jax.stages.Compiled = lowered.compile()
         now = time.perf_counter()
         spent.add(trace=at_trace - start, lower=at_lower - at_trace, compile=now - at_lower)
         self._seconds += now - start

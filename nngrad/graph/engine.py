@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Engine:
 
     __slots__ = (
         "backward", "body_batched", "body_gradient", "body_tangent", "constant", "evaluate", "forget", "forward",
-        "hint_at_cache", "peak_bytes", "policy_key", "progress_shown", "rematerialised", "run_functions",
+        "hint_at_cache", "peak_bytes", "policy_key", "rematerialised", "run_functions",
         "warn_of_cancelled", "watched_compilation",
     )  # fmt: skip
 
@@ -67,8 +66,6 @@ class Engine:
     """About how many bytes of temporaries it takes to compute Variables."""
     warn_of_cancelled: Callable[[Any, list[Function]], None]
     """Warns where some functions on the path of a task, which pass gradients unchanged, cancel a derivative."""
-    progress_shown: Callable[[str], AbstractContextManager[None]]
-    """Shows that something is being compiled, if that takes long."""
     hint_at_cache: Callable[[float], None]
     """Tells of the cache on disk, if a compilation took so many seconds that it is worth it."""
     watched_compilation: Callable[..., Callable[[float], None]]
@@ -97,7 +94,6 @@ _providers: dict[str, str] = {}
 _NOTHING: dict[str, Any] = {
     "hint_at_cache": lambda seconds: None,
     "policy_key": lambda policy, functions: None,
-    "progress_shown": lambda what: nullcontext(),
     "warn_of_cancelled": lambda task, estimates: None,
     "watched_compilation": lambda program: lambda seconds: None,
 }

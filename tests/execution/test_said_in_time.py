@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import re
-import sys
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -75,26 +72,3 @@ def test_similar_structures_from_one_line_are_told_once_with_what_differs(
     assert warning.filename == __file__ and warning.category is RecompilationWarning
     assert message.startswith(f"this line has compiled {HANDFUL + 1} graphs that differ only in {what}")
     assert re.search(how, message) and compilations._ADVICE[what] in message
-
-
-# ---------------------------------------------------------------- the line on the terminal
-
-
-class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_long_compilation_is_shown_on_a_terminal_alone(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Terminal() if is_terminal else io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(compilations, "PATIENCE", 0.01)
-    monkeypatch.setenv("TERM", "xterm")
-    with compilations.progress_shown("a graph"):
-        deadline = time.monotonic() + 30 * is_terminal
-        while "a graph" not in stream.getvalue() and time.monotonic() < deadline:
-            time.sleep(0.01)
-    assert ("nngrad compiles a graph" in stream.getvalue()) is is_terminal
