@@ -110,8 +110,8 @@ def with_sums_once(block: Block) -> Block:
     """The block with sums along recurrences that XLA computes once; unchanged if there are none."""
     if sum([op.is_sum for op, _, _ in block.steps]) <= MOST_SOURCES:
         return block
-    calls, _ = calls_of(block)
-    recomputed = _sums_of_many(calls)
+    calls, specs = calls_of(block)
+    recomputed = {i for i in _sums_of_many(calls) if specs[i].nbytes >= WORTH_A_CALL}
     if not recomputed:
         return block
     ops = [_computed_once(call.op) if call.outs[0] in recomputed else call.op for call in calls]

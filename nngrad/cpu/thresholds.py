@@ -38,7 +38,8 @@ bits the convolutions take 6 ms and 23, and 6.5 and 2.9."""
 WORTH_A_CALL = 256
 """A sine of at least this many bytes that several loops read is computed once on CPUs, in a call of its own. For 2,000
 angles the Jacobian of a pendulum's collocation then takes 0.5 of the time; smaller arrays gain nothing, and XLA
-compiles a loop over a few of them in one piece, which with calls in it takes up to four times as long."""
+compiles a loop over a few of them in one piece, which with calls in it takes up to four times as long. The same holds
+of sums."""
 
 MOST_SOURCES = 8
 """Inputs for which one loop would read more arrays than this are computed once. So a highway network of 30 layers runs

@@ -19,7 +19,7 @@ from nngrad.graph import Variable, functions_of
 from tests.exact import exactly
 from tests.lstm import lstm_in_graphs, lstm_in_jax
 
-STEPS, WIDTH, BATCH = 20, 4, 3
+STEPS, WIDTH, BATCH = 20, 8, 4
 
 
 @pytest.fixture
