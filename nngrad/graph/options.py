@@ -253,17 +253,16 @@ class BuildOptions:
         for _, switches in layers:
             for name, value in switches.items():
                 given.setdefault(_GROUP_OF.get(name, "listeners"), {})[name] = value
-        heard = [each for each in given.pop("listeners", {}).values() if each is not None]
-        self.listeners = _NOBODY
-        if heard:
+        self.listeners, made = _NOBODY, False
+        self.watched = False
+        if "listeners" in given:
+            heard = [each for each in given.pop("listeners").values() if each is not None]
             self.listeners = {kind: tuple([hear for hear, kinds in heard if kind in kinds]) for kind in KINDS}
+            self.watched, made = self.hears(*RUN, *AROUND), self.hears(*MADE)
         for name, default in _DEFAULTS.items():
             setattr(self, name, _GROUPS[name](**given[name]) if name in given else default)
         applying = self.applying
-        self.watched = self.hears(*RUN, *AROUND)
-        self.special = (
-            applying.auto_forward or applying.no_grad or applying.mark is not None or self.hears(*MADE)
-        )
+        self.special = applying.auto_forward or applying.no_grad or applying.mark is not None or made
 
     def hears(self, *kinds: Kind) -> bool:
         """Whether anything listens to events of these kinds."""
