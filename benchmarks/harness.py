@@ -352,4 +352,6 @@ def worker(part: str, case: str, *names: str) -> None:
 
 
 if __name__ == "__main__":
-    worker(*sys.argv[1:])
+    from benchmarks import harness  # the module whose classes the cases are made of, not a second one
+
+    harness.worker(*sys.argv[1:])
