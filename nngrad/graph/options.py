@@ -253,16 +253,22 @@ class BuildOptions:
         for _, switches in layers:
             for name, value in switches.items():
                 given.setdefault(_GROUP_OF.get(name, "listeners"), {})[name] = value
-        self.listeners, made = _NOBODY, False
-        self.watched = False
+        self.listeners = _NOBODY
+        heard: set[Kind] = set()
         if "listeners" in given:
-            heard = [each for each in given.pop("listeners").values() if each is not None]
-            self.listeners = {kind: tuple([hear for hear, kinds in heard if kind in kinds]) for kind in KINDS}
-            self.watched, made = self.hears(*RUN, *AROUND), self.hears(*MADE)
+            self.listeners = dict(_NOBODY)
+            for each in given.pop("listeners").values():
+                if each is not None:
+                    listener, kinds = each
+                    heard.update(kinds)
+                    for kind in kinds:
+                        self.listeners[kind] += (listener,)
+        self.watched = not (heard.isdisjoint(RUN) and heard.isdisjoint(AROUND))
         for name, default in _DEFAULTS.items():
             setattr(self, name, _GROUPS[name](**given[name]) if name in given else default)
         applying = self.applying
-        self.special = applying.auto_forward or applying.no_grad or applying.mark is not None or made
+        marked = applying.mark is not None
+        self.special = applying.auto_forward or applying.no_grad or marked or not heard.isdisjoint(MADE)
 
     def hears(self, *kinds: Kind) -> bool:
         """Whether anything listens to events of these kinds."""
