@@ -69,7 +69,7 @@ from ..graph.arguments import (
 from ..graph.arguments import Shape as ShapeArgument
 from ..graph.block import Block, Step, bodies_in, run_steps
 from ..graph.body_op import ControlOp, Within
-from ..graph.bounded_cache import cache_about_structures
+from ..graph.bounded_cache import BoundedCache, cache_about_structures
 from ..graph.capture import placeholder
 from ..graph.closing import Closing, close
 from ..graph.engine import Operators, engine, provide
@@ -88,7 +88,7 @@ from ..graph.ndarray import checked_spec, host_array
 from ..graph.options import Switched, WithBlock, switch_to, switched, watch, watching_for_users_code
 from ..graph.process import check_not_traced, check_process, interrupt_safe, jax_internal, missing_in_jax, named_axes
 from ..graph.signatures import explained, explained_by_name
-from ..graph.spec import Spec, array_of, converted, dtype_of, has_name, spec_of, x64_if
+from ..graph.spec import DType, Spec, array_of, converted, dtype_of, has_name, spec_of, x64_if
 from ..graph.traverse import as_made, functions_of, operands_first
 from ..graph.value import Value, is_shared, on_host, put_together, together, writing
 from ..graph.variable import leaf_of
@@ -96,22 +96,23 @@ from ..rewrite.builder import RULES, emitting, rewriting_rule
 from ..rewrite.sums import summands
 
 __all__ = [
-    "RULES", "Array", "Block", "Call", "Closing", "Composite", "ControlOp", "CustomFunction", "Derivation", "Event",
-    "Executable", "Function", "Ints", "LoopFound", "Mode", "NamesElsewhere", "NdArray", "NoForwardMode", "Op",
-    "Operators", "Program", "Request", "ResultDerivation", "RolledLoop", "RuleCall", "Settings", "ShapeArgument",
-    "SourceLocation", "Spec", "Stage", "Static", "Step", "Switched", "Task", "Value", "Variable", "WithBlock",
-    "Within", "adjoint_pair", "ancestry", "apply", "array_of", "arrays_in", "arrays_of", "as_ints", "as_made",
-    "as_static_float", "as_variable", "as_variables", "backward", "bilinear_family", "block_of", "bodies_in",
-    "build_options", "cache_about_structures", "calls_of", "check_bool", "check_not_traced", "check_process",
-    "checked_choice", "checked_count", "checked_spec", "close", "close_with_derivations", "coerced", "composite",
-    "contained", "converted", "create", "device_of", "did_you_mean", "differentiable", "dtype_of", "emitted",
-    "emitting", "engine", "executable_of", "executables", "explained", "explained_by_name", "functions_of",
-    "functions_to_compile", "grad", "has_name", "host_array", "interpret", "interrupt_safe", "is_shared",
-    "jax_internal", "jitted_as_equal_programs", "key_of", "late", "leaf_of", "leaves_of", "linearize", "lower",
-    "lowering_passes", "missing_in_jax", "named_axes", "no_attribute", "no_such_argument", "non_differentiable",
-    "on_host", "op", "operands_first", "passes", "path_between", "placeholder", "placement", "prepared", "provide",
-    "put_together", "reached_leaves", "register_pass", "results_of", "rewriting_rule", "run_steps", "set_switches",
-    "slopes", "spec_of", "spent", "stages_of", "summands", "switch_to", "switched", "temporary_bytes", "together",
-    "users_location", "variables", "warn_user", "watch", "watching_for_users_code", "with_bodies_inline",
-    "with_forward", "without_identities", "writing", "x64_if",
+    "RULES", "Array", "Block", "BoundedCache", "Call", "Closing", "Composite", "ControlOp", "CustomFunction",
+    "DType", "Derivation", "Event", "Executable", "Function", "Ints", "LoopFound", "Mode", "NamesElsewhere", "NdArray",
+    "NoForwardMode", "Op", "Operators", "Program", "Request", "ResultDerivation", "RolledLoop", "RuleCall",
+    "Settings", "ShapeArgument", "SourceLocation", "Spec", "Stage", "Static", "Step", "Switched", "Task", "Value",
+    "Variable", "WithBlock", "Within", "adjoint_pair", "ancestry", "apply", "array_of", "arrays_in", "arrays_of",
+    "as_ints", "as_made", "as_static_float", "as_variable", "as_variables", "backward", "bilinear_family",
+    "block_of", "bodies_in", "build_options", "cache_about_structures", "calls_of", "check_bool",
+    "check_not_traced", "check_process", "checked_choice", "checked_count", "checked_spec", "close",
+    "close_with_derivations", "coerced", "composite", "contained", "converted", "create", "device_of",
+    "did_you_mean", "differentiable", "dtype_of", "emitted", "emitting", "engine", "executable_of", "executables",
+    "explained", "explained_by_name", "functions_of", "functions_to_compile", "grad", "has_name", "host_array",
+    "interpret", "interrupt_safe", "is_shared", "jax_internal", "jitted_as_equal_programs", "key_of", "late",
+    "leaf_of", "leaves_of", "linearize", "lower", "lowering_passes", "missing_in_jax", "named_axes", "no_attribute",
+    "no_such_argument", "non_differentiable", "on_host", "op", "operands_first", "passes", "path_between",
+    "placeholder", "placement", "prepared", "provide", "put_together", "reached_leaves",
+    "register_pass", "results_of", "rewriting_rule", "run_steps", "set_switches", "slopes", "spec_of", "spent",
+    "stages_of", "summands", "switch_to", "switched", "temporary_bytes", "together", "users_location",
+    "variables", "warn_user", "watch", "watching_for_users_code", "with_bodies_inline", "with_forward",
+    "without_identities", "writing", "x64_if",
 ]  # fmt: skip

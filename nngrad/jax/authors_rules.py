@@ -28,6 +28,7 @@ from ..functions.traced import (
     jax_gradient,
     jaxpr_for,
     key_of_array,
+    row_inputs,
     structure_of,
     value_of_back,
 )
@@ -129,7 +130,8 @@ def _value_of_rule(op: Op, arguments: tuple[Any, ...]) -> Call | None:
     if isinstance(fun, PointwiseFunction):
         pointwise = fun.of(closed)
         return (op if pointwise.custom else pointwise_jax_function), (pointwise,)
-    traced = TracedFunction(fun.name, closed, (), fun.reachable + directions, structure)
+    rows = row_inputs(fun, arguments[1], arguments[3] if op is custom_jax_gradient else None)
+    traced = TracedFunction(fun.name, closed, (), fun.reachable + directions, rows, structure)
     return (custom_jax_derivative if traced.custom else jax_derivative), (traced, 0)
 
 

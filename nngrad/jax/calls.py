@@ -32,6 +32,10 @@ class Graph(Protocol):
     def run_now(self) -> Callable[..., Any]:
         """The same for concrete arrays, by an executable that functions made anew share where possible."""
 
+    @property
+    def axes(self) -> Axes:
+        """The named axes over which it has collectives."""
+
     def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
         """The function from all inputs, and the tangents of the moving ones, to the results and the tangents of the
         floating results."""
@@ -42,13 +46,14 @@ class Graph(Protocol):
     def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
         """Which results depend on the values of the marked inputs."""
 
-    def over_rows(self, owner: Any, having_rows: tuple[bool, ...], size: int) -> Graph:
+    def over_rows(self, owner: Any, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
         """The graph for a batch of points, along the first axis of some of the inputs.
 
         Args:
             owner: The function from which the graph is rebuilt.
             having_rows: Which of the inputs have that axis.
             size: Its length.
+            name: The axis name if the graph has collectives over it; else None.
         """
 
 
@@ -101,21 +106,25 @@ def graph_called(equation: Any) -> Callable[[Sequence[Variable]], list[Variable]
     return lambda inputs: call.graph.applied(call.owner, inputs)
 
 
-def require_one_device(jaxpr: Jaxpr) -> None:
-    """Raise an error if a jaxpr has collectives over named axes around it, or devices within.
+Axes = dict[Any, frozenset[Any]]
+"""Axis names of `jax.vmap` and `jax.shard_map`, each with the effects that tell JAX of collectives over it."""
 
-    Raises:
-        NotImplementedError: It has.
-    """
+
+def axes_in(jaxpr: Jaxpr) -> Axes:
+    """The named axes over which the equations of a jaxpr have collectives, except those mapped within it."""
+    found: Axes = {}
     for equation in equations_in(jaxpr):
-        axes = [equation.params.get(key) for key in ("axes", "axis_name")]
-        names = [n for each in axes for n in (each if isinstance(each, tuple | list) else (each,))]
-        devices = equation.params["mesh"].size if equation.primitive.name == "shard_map" else 1
-        if devices > 1 or not all([n is None or isinstance(n, int | np.integer) for n in names]):
-            raise NotImplementedError(
-                "functions with collectives (lax.psum), or with jax.shard_map over several devices, are left to JAX. "
-                "Put both around what nngrad.jax returns"
-            )
+        if equation.primitive is CALLED:
+            for name, effects in call_in(equation.params["held"]).graph.axes.items():
+                found[name] = found.get(name, frozenset()) | effects
+        if equation.primitive.name == "shard_map":
+            continue
+        for axes in [equation.params.get(key) for key in ("axes", "axis_name")]:
+            for name in axes if isinstance(axes, tuple | list) else (axes,):
+                if name is not None and not isinstance(name, int | np.integer):
+                    own = [effect for effect in equation.effects if getattr(effect, "name", None) == name]
+                    found[name] = found.get(name, frozenset()).union(own)
+    return found
 
 
 def acts(jaxpr: Jaxpr) -> bool:
@@ -136,6 +145,11 @@ def acts(jaxpr: Jaxpr) -> bool:
     return found
 
 
+def spans_devices(jaxpr: Jaxpr) -> bool:
+    """Whether a jaxpr has a `jax.shard_map` over several devices, which JAX must see when it compiles."""
+    return any([e.primitive.name == "shard_map" and e.params["mesh"].size > 1 for e in equations_in(jaxpr)])
+
+
 _ACTING = {"debug_callback", "debug_print", "io_callback"}
 
 
@@ -145,9 +159,16 @@ def _run(*arrays: Any, held: ClosedJaxpr) -> list[Any]:
 
 VARIES = (
     "nngrad.jax does not track what varies over the devices of jax.shard_map. Pass it check_vma=False if transformed "
-    "functions differentiate by arguments that are equal on all devices; gradients by these are then not summed over "
-    "the devices"
+    "functions have collectives over its axes (lax.psum), or differentiate by arguments that are equal on all devices; "
+    "gradients by these are then not summed over the devices"
 )
+
+
+SEVERAL_AXES = (
+    "collectives over the axes of several jax.vmap, in functions that nngrad.jax transforms, need JAX 0.10 or newer, "
+    f"because second derivatives under jax.jit are wrong before; this is JAX {jax.__version__}"
+)
+HAS_SEVERAL_AXES = jax.__version_info__ >= (0, 10)
 
 
 def varies(aval: Any) -> bool:
@@ -155,12 +176,16 @@ def varies(aval: Any) -> bool:
     return bool(getattr(getattr(aval, "mat", aval), "varying", None) or getattr(aval, "vma", None))
 
 
-def _results(*avals: Any, held: ClosedJaxpr) -> list[Any]:
+def _results(*avals: Any, held: ClosedJaxpr) -> tuple[list[Any], set[Any]]:
     graph = call_in(held).graph
     plain = [jax.core.ShapedArray(spec.shape, a.dtype) for spec, a in zip(graph.inputs, avals, strict=True)]
     if all([a.update(weak_type=False) == b for a, b in zip(avals, plain, strict=True)]):
-        return [jax.core.ShapedArray(y.shape, jax.dtypes.canonicalize_dtype(y.dtype)) for y in graph.outputs]
-    return list(jax.make_jaxpr(graph.run)(*avals).out_avals)  # arrays, and so results, are divided among devices
+        found = [jax.core.ShapedArray(y.shape, jax.dtypes.canonicalize_dtype(y.dtype)) for y in graph.outputs]
+    elif graph.axes and any(map(varies, avals)):
+        raise ValueError(VARIES)
+    else:  # arrays, and so results, are divided among devices
+        found = list(jax.make_jaxpr(graph.run)(*avals).out_avals)
+    return found, set().union(*graph.axes.values())
 
 
 def _pushed(primals: Sequence[Any], tangents: Sequence[Any], *, held: ClosedJaxpr) -> Any:
@@ -180,15 +205,20 @@ def _pushed(primals: Sequence[Any], tangents: Sequence[Any], *, held: ClosedJaxp
     ]
 
 
-def _over_rows(arrays: Sequence[Any], axes: Sequence[Any], *, held: ClosedJaxpr) -> Any:
-    """The batching rule."""
+def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held: ClosedJaxpr) -> Any:
+    """The batching rule; `mapped` has the axis name and size."""
     call = call_in(held)
     graph, owner = call.graph, call.owner
+    if len(graph.axes) > 1 and not HAS_SEVERAL_AXES:
+        raise NotImplementedError(SEVERAL_AXES)
     having_rows = tuple([axis is not None for axis in axes])
-    (size, *_) = [int(a.shape[axis]) for a, axis in zip(arrays, axes, strict=True) if axis is not None]
+    name = mapped.name if mapped.name in graph.axes else None
+    if name is None and not any(having_rows):
+        results = results_of_call(graph, owner, arrays)
+        return results, [None] * len(results)
     first = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes, strict=True)]
-    results = results_of_call(graph.over_rows(owner, having_rows, size), owner, first)
-    reached = graph.reached_by(having_rows) if size else [True] * len(results)
+    results = results_of_call(graph.over_rows(owner, having_rows, int(mapped.size), name), owner, first)
+    reached = graph.reached_by(having_rows) if name is None and mapped.size else [True] * len(results)
     found = [0 if with_rows else None for with_rows in reached]  # `out_axes=None` returns results without the axis
     return [y[0] if axis is None else y for y, axis in zip(results, found, strict=True)], found
 
@@ -209,8 +239,8 @@ def _lowered(context: Any, *operands: Any, held: ClosedJaxpr) -> Any:
 
 
 CALLED.def_impl(_run)
-CALLED.def_abstract_eval(_results)
+CALLED.def_effectful_abstract_eval(_results)
 ad.primitive_jvps[CALLED] = _pushed
 ad.primitive_transposes[CALLED] = _transposed
-batching.primitive_batchers[CALLED] = _over_rows
+batching.fancy_primitive_batchers[CALLED] = _over_rows
 mlir.register_lowering(CALLED, _lowered)

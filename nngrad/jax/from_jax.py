@@ -12,6 +12,7 @@ from jax.extend.core import ClosedJaxpr
 from .. import functions as F
 from ..extend import (
     Block,
+    DType,
     Variable,
     apply,
     close,
@@ -23,7 +24,7 @@ from ..extend import (
     switch_to,
 )
 from ..functions.traced import Fixed, Given, JaxFunction, Key, Trace, Traced, options_as_tuples
-from .calls import acts, require_one_device
+from .calls import acts, axes_in, spans_devices
 from .opening import Opening
 from .report import Opened
 from .surroundings import ArgumentKinds, surroundings_of_now
@@ -36,8 +37,10 @@ MOST_REPORTS = 64
 class OpenedFunction(JaxFunction):
     """A JAX function on Variables, opened equation by equation; made by `from_jax`."""
 
-    def __init__(self, fun: Callable[..., Any], nums: tuple[int, ...] = (), names: tuple[str, ...] = ()) -> None:
-        super().__init__(fun, nums, names, kind="from_jax")
+    def __init__(
+        self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...], rows: tuple[int, ...]
+    ) -> None:
+        super().__init__(fun, nums, names, rows, kind="from_jax")
         self._reports: dict[Hashable, Opened] = {}  # of traces that serve a single call
         self._unopened: dict[str, int] = {}
 
@@ -66,8 +69,9 @@ class OpenedFunction(JaxFunction):
     def _outputs(self, trace: Trace, inputs: list[Variable]) -> list[Variable]:
         around = surroundings_of_now()
         if around is not None:
-            require_one_device(trace.function.jaxpr.jaxpr)
+            around.axes.update(axes_in(trace.function.jaxpr.jaxpr))
             around.acts |= acts(trace.function.jaxpr.jaxpr)
+            around.spans_devices |= spans_devices(trace.function.jaxpr.jaxpr)
         if trace.function.report.transformed:
             return opened_with(Opening(), trace.function.jaxpr, inputs)
         body: Block = trace.function.body
@@ -105,13 +109,16 @@ class OpenedFunction(JaxFunction):
 class PartedFunction(OpenedFunction):
     """A JAX function on Variables whose complex arguments and results are pairs of Variables (`ComplexPair`)."""
 
+    def __init__(self, fun: Callable[..., Any]) -> None:
+        super().__init__(fun, (), (), ())
+
     def _returned(self, results: Any) -> Any:
         return parted(results)
 
     def _described(
-        self, leaf: Any, i: int, needs_x64: bool, floating: Any
+        self, leaf: Any, i: int, needs_x64: bool, floating: DType | None, has_rows: bool
     ) -> tuple[Fixed | Given, Variable | None]:
-        description, x = super()._described(leaf, i, needs_x64, floating)
+        description, x = super()._described(leaf, i, needs_x64, floating, has_rows)
         around = surroundings_of_now()
         if isinstance(description, Given) and around is not None and id(leaf) in around.weak:
             description = description._replace(weak=True)
@@ -174,7 +181,10 @@ def opened_with(opening: Opening, jaxpr: ClosedJaxpr, inputs: Sequence[Value]) -
 
 
 def from_jax(
-    fun: Callable[..., Any], static_argnums: int | Iterable[int] = (), static_argnames: str | Iterable[str] = ()
+    fun: Callable[..., Any],
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    rows: int | Iterable[int] = (),
 ) -> OpenedFunction:
     """A JAX function as a function on Variables, made of nngrad's own functions.
 
@@ -194,9 +204,11 @@ def from_jax(
         fun: The function of arrays; anything that `jax.jit` takes.
         static_argnums: The positions of arguments that are passed to `fun` unchanged; they must be hashable.
         static_argnames: The names of such keyword arguments. Functions and strings are always static.
+        rows: The positions of arguments with independent rows, as for `F.jax_function`; if nothing stays opaque, the
+            graph shows this by itself.
 
     Raises:
         TypeError: `fun` is not callable, a static argument is not hashable, an output has a dtype that a Variable
             cannot hold, or `fun` works on references or tokens. Exceptions of `fun` itself are passed on, with a note.
     """
-    return OpenedFunction(fun, *options_as_tuples(fun, static_argnums, static_argnames))
+    return OpenedFunction(fun, *options_as_tuples(fun, static_argnums, static_argnames, rows, "from_jax"))

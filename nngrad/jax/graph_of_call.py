@@ -14,6 +14,7 @@ from backward_registry import registry
 from ..derivatives import jvp
 from ..extend import (
     Block,
+    BoundedCache,
     NoForwardMode,
     Spec,
     Variable,
@@ -43,10 +44,10 @@ from ..functions.traced import (
     jaxpr_for,
 )
 from .authors_rules import by_their_rules, with_opaque
-from .calls import Graph, results_of_call
+from .calls import Axes, Graph, results_of_call
 from .from_jax import from_jax
-from .rows import RowAxes
-from .surroundings import Surroundings, noting_reverse_mode, taking_from
+from .rows import NotByRows, RowAxes
+from .surroundings import Surroundings, noting_reverse_mode, surroundings_of_now, taking_from
 from .to_jax import compiled_as_equal_graphs, to_jax
 
 MOST_NUMBERS_OF_ROWS = 16
@@ -101,13 +102,15 @@ class GraphOfCall:
         surroundings: The values that the function closes over from JAX's traces around it.
         having_rows: Which of the arrays, and of the closed-over values, have a row axis.
         size: The number of rows; None for one point.
+        name: The axis name if the function has collectives over the rows; else None.
     """
 
     def __init__(
         self, owner: Owner, arguments: CallArguments, inputs: Sequence[Spec], surroundings: Surroundings,
-        having_rows: tuple[bool, ...] = (), size: int | None = None,
+        having_rows: tuple[bool, ...] = (), size: int | None = None, name: Any = None,
     ) -> None:  # fmt: skip
-        self._arguments, self._having_rows, self._size, self._count = arguments, having_rows, size, len(inputs)
+        self._arguments, self._having_rows, self._size = arguments, having_rows, size
+        self._name, self._count = name, len(inputs)
         self.surroundings = surroundings
         variables = [placeholder(spec, repr(owner)) for spec in inputs]
         built, is_users = watching_for_users_code(lambda: self._built(owner, variables))
@@ -116,20 +119,22 @@ class GraphOfCall:
         """Whether later calls may use it: it contains no tracers of JAX, and no rule of the user's."""
         self._inputs = [*variables, *surroundings.variables]
         self.key: Hashable = ByIdentity(self) if is_users else (
-            owner.key, arguments, tuple(inputs), having_rows, size, surroundings.key, registry.version,
+            owner.key, arguments, tuple(inputs), having_rows, size, name, surroundings.key,
+            registry.version,
         )  # fmt: skip
         self.inputs: Sequence[Spec] = [x.spec for x in self._inputs]
         self.outputs: Sequence[Spec] = [y.spec for y in self._outputs]
         self._weak_outputs = [id(y) in surroundings.weak for y in self._outputs]
         self._pushed: dict[tuple[int, ...], Callable[..., Any]] = {}
-        self._over_rows: dict[Hashable, Graph] = {}
+        self._over_rows = BoundedCache(MOST_NUMBERS_OF_ROWS)
         self.run: Callable[..., Any] = jax.jit(to_jax(self._outputs, self._inputs))
         self._is_users = is_users
 
     @functools.cached_property
     def run_now(self) -> Callable[..., Any]:
         """See `Graph`."""
-        return (None if self._is_users else compiled_as_equal_graphs(self._outputs, self._inputs)) or self.run
+        has_own = self._is_users or self.axes
+        return (None if has_own else compiled_as_equal_graphs(self._outputs, self._inputs)) or self.run
 
     @classmethod
     def of_arrays(cls, owner: Owner, arguments: CallArguments, arrays: Sequence[Any]) -> GraphOfCall:
@@ -162,7 +167,7 @@ class GraphOfCall:
         rows = RowAxes()
         if self._size is not None:
             having = zip([*variables, *surroundings.variables], self._having_rows, strict=True)
-            rows = RowAxes(self._size, having)
+            rows = RowAxes(self._size, having, self._name)
         with taking_from(surroundings):
             results, tree = jax.tree.flatten(owner.on_variables(rows, args, kwargs))
         return results, tree
@@ -191,6 +196,9 @@ class GraphOfCall:
             having_rows: Which of them have a row axis; if any has, all results have.
             size: The length of that axis.
         """
+        around = surroundings_of_now()
+        if around is not None:
+            around.axes.update(self.axes)
         block, constants = self._closed
         if any(having_rows):
             kinds = [*["each" if has_rows else "" for has_rows in having_rows], *[""] * len(constants)]
@@ -262,6 +270,11 @@ class GraphOfCall:
 
         return run
 
+    @property
+    def axes(self) -> Axes:
+        """See `Graph`."""
+        return self.surroundings.axes
+
     def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
         """See `Graph`."""
         given = [x for x, is_given in zip(self._inputs, inputs, strict=True) if is_given]
@@ -274,30 +287,27 @@ class GraphOfCall:
         _, reached, _ = path_between(self._pulled, given, of_values=True)
         return any([id(x) not in reached for x in self._pulled])
 
-    def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int) -> Graph:
+    def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
         """The graph for a batch of points; if it cannot be built, `jax.vmap` of this one."""
-        key = having_rows, size, named_axes()
-        found = self._over_rows.get(key)
-        if found is None:
-            found = self._made_over_rows(owner, having_rows, size)
-            if len(self._over_rows) >= MOST_NUMBERS_OF_ROWS:
-                self._over_rows.clear()
-            self._over_rows[key] = found
-        return found
+        key = having_rows, size, name, named_axes()
+        found: Graph | None = self._over_rows.find(key)
+        return found or self._over_rows.keep(key, self._made_over_rows(owner, having_rows, size, name))
 
-    def _made_over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int) -> Graph:
+    def _made_over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any) -> Graph:
         if self._size is not None:
-            return OverRowsByJax(self, having_rows, size)
+            return OverRowsByJax(self, having_rows, size, name)
         inputs = [with_rows(x, size) if has_rows else x for x, has_rows in zip(self.inputs, having_rows, strict=True)]
         count = self._count
         surroundings = self.surroundings.held_by([placeholder(x, repr(owner)) for x in inputs[count:]])
         try:
             with deriving_rules_once(anew=True):
-                whole = GraphOfCall(owner, self._arguments, inputs[:count], surroundings, having_rows, size)
-        except Exception:  # NotByRows; or such as a rule that JAX maps when applied, and cannot differentiate mapped
-            return OverRowsByJax(self, having_rows, size)
+                whole = GraphOfCall(owner, self._arguments, inputs[:count], surroundings, having_rows, size, name)
+        except Exception as error:  # such as a rule that JAX maps when applied, and cannot differentiate mapped
+            if name is not None and not isinstance(error, NotByRows):
+                raise
+            return OverRowsByJax(self, having_rows, size, name)
         expected = [with_rows(y, size) for y in self.outputs]
-        return whole if whole.outputs == expected else OverRowsByJax(self, having_rows, size)
+        return whole if whole.outputs == expected else OverRowsByJax(self, having_rows, size, name)
 
 
 class OverRowsByJax:
@@ -307,23 +317,25 @@ class OverRowsByJax:
         graph: The graph.
         having_rows: Which of its inputs have a row axis.
         size: Its length.
+        name: As for `GraphOfCall`.
     """
 
-    def __init__(self, graph: Graph, having_rows: tuple[bool, ...], size: int) -> None:
-        self._graph, self._having_rows, self._size = graph, having_rows, size
-        self.key: Hashable = OverRowsByJax, graph.key, having_rows, size
+    def __init__(self, graph: Graph, having_rows: tuple[bool, ...], size: int, name: Any = None) -> None:
+        self._graph, self._having_rows, self._size, self._name = graph, having_rows, size, name
+        self.key: Hashable = OverRowsByJax, graph.key, having_rows, size, name
+        self.axes: Axes = {other: effects for other, effects in graph.axes.items() if other != name}
         self._axes = tuple([0 if has_rows else None for has_rows in having_rows])
         self.inputs: Sequence[Spec] = [
             with_rows(x, size) if has_rows else x for x, has_rows in zip(graph.inputs, having_rows, strict=True)
         ]
         self.outputs: Sequence[Spec] = [with_rows(y, size) for y in graph.outputs]
         self._pushed: dict[tuple[int, ...], Callable[..., Any]] = {}
-        self.run: Callable[..., Any] = jax.jit(jax.vmap(graph.run, self._axes, axis_size=size))
+        self.run: Callable[..., Any] = jax.jit(jax.vmap(graph.run, self._axes, axis_size=size, axis_name=name))
         self.run_now = self.run
 
     def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
         """The results for Variables as inputs; JAX also maps the rules of opaque functions."""
-        if isinstance(self._graph, GraphOfCall) and self._size and not self._graph.is_opaque:
+        if isinstance(self._graph, GraphOfCall) and self._size and self._name is None and not self._graph.is_opaque:
             return self._graph.copied(inputs, self._having_rows, self._size)
         return opened_apart(self.run, inputs)
 
@@ -332,16 +344,16 @@ class OverRowsByJax:
         if moving not in self._pushed:
             axes = (*self._axes, *[self._axes[i] for i in moving])
             each = self._graph.pushforward(moving)
-            self._pushed[moving] = jax.jit(jax.vmap(each, axes, axis_size=self._size))
+            self._pushed[moving] = jax.jit(jax.vmap(each, axes, axis_size=self._size, axis_name=self._name))
         return self._pushed[moving]
 
     def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
         """All of them, since nothing more precise is known."""
         return [True] * len(self.outputs)
 
-    def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int) -> Graph:
+    def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
         """Map it once more."""
-        return OverRowsByJax(self, having_rows, size)
+        return OverRowsByJax(self, having_rows, size, name)
 
 
 def weakly_typed(array: Any) -> Any:
@@ -359,8 +371,12 @@ def read_beside(tangents: Sequence[Variable], moved: Sequence[Variable], inputs:
 
 def opened_apart(run: Callable[..., Any], inputs: Sequence[Variable]) -> list[Variable]:
     """Open a function of arrays without closed-over tracers, and apply it."""
-    with taking_from(Surroundings()):
-        return list(from_jax(run)(*inputs))
+    around = surroundings_of_now()
+    with taking_from(Surroundings()) as own:
+        results = list(from_jax(run)(*inputs))
+    if around is not None:
+        around.axes.update(own.axes)
+    return results
 
 
 def entangled(inputs: Sequence[Variable]) -> bool:

@@ -15,12 +15,12 @@ from .. import functions as F
 from ..extend import Variable, contained, placeholder, spec_of, switch_to
 from ..functions.traced import CALLS, CUSTOM_RULES, called_function, count_closed_over, frozen, is_key, name_of
 from .calls import graph_called
-from .evaluating import closure_of, evaluated_now, may_run_now
-from .pointwise import PointwiseFunction, depends_by_places, pointwise
-from .primitives import COMPLEX, CONTROL, POINTWISE, RULES, JaxprEquation, Unsupported
+from .evaluating import closure_of, evaluated_now, may_run_now, require_compiled
+from .pointwise import PointwiseFunction, complex_pointwise, depends_by_places, pointwise
+from .primitives import COMPLEX, COMPLEX_POINTWISE, CONTROL, POINTWISE, RULES, JaxprEquation, Unsupported
 from .primitives.control import Saving, stays_checkpoint
 from .primitives.registry import require, variable
-from .recognition import recognised
+from .recognition import inlined_calls, is_pointwise, recognised
 from .report import Opened
 from .surroundings import value_of_constant
 from .values import (
@@ -55,6 +55,7 @@ class Opening:
         self._found: dict[Any, list[Value]] = {}
         self._kept: list[Any] = []  # keeps objects alive that are found by identity
         self._saving: Saving | None = None
+        self.policy: Any = None
 
     def run(self, jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
         """The results of a jaxpr. Recurses into calls, which are nested a few levels deep at most."""
@@ -64,8 +65,13 @@ class Opening:
 
     def follow(self, equations: Iterable[Any], values: dict[Any, Value]) -> None:
         """Evaluate equations, and store their results in `values`."""
-        for equation in equations:
+        equations = list(equations)
+        inlined = {} if self._inlined else inlined_calls(equations)
+        for i, equation in enumerate(equations):
             results = self._results(equation, read(equation.invars, values))
+            if i in inlined and not all([isinstance(v, KnownArray) for v in results]):
+                opened, inputs = inlined[i]
+                results = self._as_values_of(equation, opened(*read(inputs, values)))
             if self._saving is not None:
                 self._saving.take(equation, results)
             values.update(zip(equation.outvars, results, strict=True))
@@ -83,13 +89,18 @@ class Opening:
         return self.run(closed.jaxpr, [known(c) for c in closed.consts], args)
 
     @contextlib.contextmanager
-    def saving(self, saving: Saving | None = None) -> Iterator[None]:
-        """Open what follows as part of a checkpoint, whose policy saves values outside loops and branches."""
-        before, self._saving = self._saving, saving
+    def saving(self, saving: Saving | None = None, policy: Any = None) -> Iterator[None]:
+        """Open what follows as part of a checkpoint.
+
+        Args:
+            saving: Takes the values that a policy saves outside loops and branches.
+            policy: The policy of loop and branch bodies that are checkpoints themselves; None if they are not.
+        """
+        before, self._saving, self.policy = (self._saving, self.policy), saving, policy
         try:
             yield
         finally:
-            self._saving = before
+            self._saving, self.policy = before
 
     def _results(self, equation: Any, given: list[Value]) -> list[Value]:
         name = name_of(equation)
@@ -115,7 +126,8 @@ class Opening:
         return found
 
     def _called(self, equation: Any, given: list[Value]) -> list[Value]:
-        whole = None if self._inlined else self._whole(equation, given)
+        parts = [complex_parts(v) if isinstance(v, KnownArray) else v for v in given]
+        whole = None if self._inlined else self._whole(equation, parts)
         if whole is not None:
             return whole
         inner = called_function(equation)
@@ -175,7 +187,7 @@ class Opening:
             values = [v.variable() if isinstance(v, KnownArray) and not rule.takes_known else v for v in given]
             results = rule.function(JaxprEquation(equation), *values)
         elif held and name in CONTROL and not any([isinstance(v, Delayed | ComplexPair) for v in given]):
-            with self.saving():
+            with self.saving(policy=self.policy):
                 results = CONTROL[name](self, JaxprEquation(equation), given)
         require(results is not None, "it has no rule")
         self.report.opened[name] += 1
@@ -191,9 +203,11 @@ class Opening:
             return None
         if any([isinstance(v, Keys | Delayed) for v in given]):
             return None
-        if rule is None:
-            return None
         parts = [complex_parts(v) if isinstance(v, KnownArray) else v for v in given]
+        if name in CUSTOM_RULES:
+            return self._whole(equation, parts)
+        if rule is None:
+            return self._pair_by_elements(equation, given) if name in COMPLEX_POINTWISE else None
         try:
             result = rule(JaxprEquation(equation), *parts)
         except Unsupported:
@@ -204,8 +218,18 @@ class Opening:
             return results
         return self._as_values_of(equation, results)
 
+    def _pair_by_elements(self, equation: Any, given: list[Value]) -> list[Value] | None:
+        """The results of an elementwise equation on complex numbers."""
+        function, inputs, _ = closure_of(equation, given)
+        pair = complex_pointwise(equation, function, inputs, _open_alone)
+        if pair is None:
+            return None
+        self.report.opened[name_of(equation)] += 1
+        return [pair]
+
     def _opaque(self, equation: Any, given: list[Value], reason: str) -> list[Value]:
         """The results of an equation as one opaque function."""
+        require_compiled(equation)
         name = name_of(equation)
         alike = len({tuple(v.aval.shape) for v in (*equation.invars, *equation.outvars)}) == 1
         if self._inlined and name in POINTWISE and alike:
@@ -220,7 +244,8 @@ class Opening:
         fixed = [*map(self._baked, given[:closed_over]), *given[closed_over:]]
         function, inputs, names = closure_of(equation, fixed)
         results = F.jax_function(function)(*inputs)
-        self.report.keep(equation, names, reason)
+        made = {y.parent: None for y in results if y.parent is not None}
+        self.report.keep(equation, names, reason, list(made))
         return [
             Keys(y, implementation_of(v.aval), v.aval.shape) if is_key(v.aval) else y
             for y, v in zip(results, equation.outvars, strict=True)
@@ -259,7 +284,7 @@ def _open_alone(closed: ClosedJaxpr, inputs: Sequence[Variable]) -> Variable:
 def _is_seen(equation: Any, function: PointwiseFunction) -> bool:
     """Whether a function is elementwise: its primitive is known to be, or its equations and those of its derivative are
     made of elementwise functions."""
-    if name_of(equation) in POINTWISE:
+    if name_of(equation) in POINTWISE or is_pointwise(equation):
         return True
     return all(map(_by_places, (function.closed, function.derivative())))
 

@@ -26,6 +26,7 @@ from backward_registry import Rule, registry
 
 from ..extend import Array, Function, Op, Static, Variable, apply, functions_of
 from ..functions.traced import CUSTOM_RULES, TracedFunction, alone, along, is_told_what_moves, jaxpr_for, name_of
+from .values import ComplexPair
 
 
 class PointwiseFunction(TracedFunction):
@@ -167,6 +168,39 @@ def pointwise(
         return None
     op = custom_pointwise_jax_function if several and name in CUSTOM_RULES else pointwise_jax_function
     return [apply(op, tuple(inputs), (fun,)) for fun in functions]
+
+
+def complex_pointwise(
+    equation: Any,
+    function: Callable[..., list[Any]],
+    inputs: list[Variable],
+    open_jaxpr: Callable[[ClosedJaxpr, Sequence[Variable]], Variable],
+) -> ComplexPair | None:
+    """The results of an elementwise equation on complex numbers; None if JAX has no derivative of it.
+
+    Args:
+        equation: The equation; it has one result.
+        function: As for `pointwise`.
+        inputs: As for `pointwise`: real and imaginary parts are inputs of their own.
+        open_jaxpr: As for `pointwise`.
+    """
+    (shape,) = [tuple(v.aval.shape) for v in equation.outvars]
+    if any([x.shape != shape or not x.spec.differentiable for x in inputs]):
+        return None
+    name, specs = name_of(equation), [x.spec for x in inputs]
+    try:
+        parts = [
+            PointwiseFunction(f"{part.__name__} {name}", jaxpr_for(_part(function, part), specs), open_jaxpr)
+            for part in (jax.lax.real, jax.lax.imag)
+        ]
+    except (TypeError, ValueError, NotImplementedError):
+        return None
+    return ComplexPair(*[apply(pointwise_jax_function, tuple(inputs), (fun,)) for fun in parts])
+
+
+def _part(function: Callable[..., list[Any]], part: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A part of the one result of a function."""
+    return lambda *arrays: part(function(*arrays)[0])
 
 
 def _result(function: Callable[..., list[Any]], i: int) -> Callable[..., Any]:

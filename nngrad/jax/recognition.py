@@ -14,19 +14,22 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jax import numpy as jnp
+from jax.extend.core import Literal
 from jax.scipy import special
 
 from .. import functions as F
 from ..extend import Variable, interrupt_safe, x64_if
+from ..functions.complex_matrices import complex_det, complex_inv, complex_slogdet
 from ..functions.traced import (
     CUSTOM_RULES,
     called_function,
     name_of,
     primitives_in,
+    structure_of,
     structure_of_called,
     structure_of_rules,
 )
-from .primitives.registry import scalar, variable
+from .primitives.registry import both_parts, scalar, variable
 from .values import ComplexPair, Delayed, Keys, needs_x64
 
 
@@ -42,6 +45,8 @@ class Reference(NamedTuple):
     """Whether each element of the result depends on elements at its own place, so that maps change nothing."""
     results: int = 1
     """The number of results."""
+    of_pairs: Callable[..., list[Any] | None] | None = None
+    """As `opened`, for complex numbers as pairs of their parts."""
 
     def can_be(self, equation: Any, names: Collection[str]) -> bool:
         """Whether a call that contains these primitives may be this function, as far as this can be told without
@@ -63,6 +68,11 @@ def _sinc(x: Any) -> list[Variable]:
     return [F.sinc(F.mul_scalar(variable(x), val=math.pi))]
 
 
+def _expn(n: Any, x: Any) -> list[Variable] | None:
+    order = scalar(n)
+    return [F.expn(int(order), variable(x))] if order is not None and order in range(1, 5) else None
+
+
 def _of_variables(function: Callable[..., Any]) -> Callable[..., list[Variable]]:
     def opened(*values: Any) -> list[Variable]:
         results = function(*map(variable, values))
@@ -73,6 +83,31 @@ def _of_variables(function: Callable[..., Any]) -> Callable[..., list[Variable]]
 
 def _slogdet(a: Variable) -> list[Variable]:
     return [F.signum(F.batch_det(a)), F.batch_logdet(a)]
+
+
+def _complex_slogdet(a: ComplexPair) -> list[Any]:
+    real, imaginary, size = complex_slogdet(*both_parts(a))
+    return [ComplexPair(real, imaginary), size]
+
+
+def _complex_det(a: ComplexPair) -> list[Any]:
+    return [ComplexPair(*complex_det(*both_parts(a)))]
+
+
+def _complex_inv(a: ComplexPair) -> list[Any]:
+    return [ComplexPair(*complex_inv(*both_parts(a)))]
+
+
+def _complex_solve(a: Any, b: Any) -> list[Any]:
+    """A real system of twice the size."""
+    (ar, ai), (br, bi) = both_parts(a), both_parts(b)
+    rows = F.concatenate(ar, F.mul_scalar(ai, val=-1.0), axis=-1), F.concatenate(ai, ar, axis=-1)
+    axis = -1 if br.ndim == 1 else -2
+    y = F.batch_solve(F.concatenate(*rows, axis=-2), F.concatenate(br, bi, axis=axis))
+    n = ar.shape[-1]
+    windows = [[(0, m, 1) for m in y.shape] for _ in range(2)]
+    windows[0][axis], windows[1][axis] = (0, n, 1), (n, n, 1)
+    return [ComplexPair(*[F.take_slices(y, key=tuple(each)) for each in windows])]
 
 
 def _hypot(x: Any, y: Any) -> list[Variable]:
@@ -95,15 +130,19 @@ REFERENCES = (
     Reference(special.xlogy, _of_variables(F.xlogy), "log", elementwise=True),
     Reference(special.xlog1py, _of_variables(F.xlog1py), "log1p", elementwise=True),
     Reference(special.expi, _of_variables(F.expi), "while", elementwise=True),
+    *[Reference(functools.partial(special.expn, n), _of_variables(functools.partial(F.expn, n)), "while", True)
+      for n in range(1, 5)],
+    Reference(special.expn, _expn, "while", elementwise=True),
+    Reference(special.exp1, _of_variables(functools.partial(F.expn, 1)), "while", elementwise=True),
     *[Reference(f, _of_variables(F.erfcx), "square", True) for f in [getattr(special, "erfcx", None)] if f is not None],
     Reference(special.log_ndtr, _of_variables(F.log_ndtr), "log", elementwise=True),
     *[Reference(f, _of_variables(F.i0), "bessel_i0e", elementwise=True) for f in (jnp.i0, special.i0)],
     Reference(special.i1, _of_variables(F.i1), "bessel_i1e", elementwise=True),
-    Reference(jnp.linalg.det, _of_variables(F.batch_det), "abs"),
-    Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "log", results=2),
-    Reference(jnp.linalg.inv, _of_variables(F.batch_inv), "lu"),
+    Reference(jnp.linalg.det, _of_variables(F.batch_det), "abs", of_pairs=_complex_det),
+    Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "log", results=2, of_pairs=_complex_slogdet),
+    Reference(jnp.linalg.inv, _of_variables(F.batch_inv), "lu", of_pairs=_complex_inv),
     Reference(jnp.linalg.pinv, _of_variables(F.batch_pinv), "svd"),
-    Reference(jnp.linalg.solve, _of_variables(F.batch_solve), "lu"),
+    Reference(jnp.linalg.solve, _of_variables(F.batch_solve), "lu", of_pairs=_complex_solve),
 )
 """The recognised functions. Those of one argument work on any leading axes, so they are also recognised under
 `jax.vmap`, where the equations of some differ from those for a batch."""
@@ -130,10 +169,40 @@ def _axes_of_maps(described: tuple[Any, ...], elementwise: bool) -> list[tuple[i
 
 def _axes_first(x: Any, axes: tuple[int, ...]) -> Any:
     """`x` with the mapped axes first."""
+    if isinstance(x, ComplexPair):
+        return ComplexPair(_axes_first(x.real, axes), _axes_first(x.imaginary, axes))
     x = variable(x)
     order = list(range(x.ndim))
     front = [order.pop(a) for a in axes]
     return x if front + order == list(range(x.ndim)) else F.transpose(x, axes=(*front, *order))
+
+
+POINTWISE = (
+    *[(getattr(special, name), sign)
+      for name, sign in {
+          "dawsn": "sign", "fresnel": "sin", "hyp1f1": "while", "hyp2f1": "while", "owens_t": "dot_general",
+          "poch": "argmax", "sici": "argmax", "zeta": "zeta",
+      }.items()
+      if hasattr(special, name)],  # depends on the version of JAX
+    (jnp.frexp, "bitcast_convert_type"), (jnp.ldexp, "bitcast_convert_type"),
+)  # fmt: skip
+"""Elementwise functions with custom derivatives whose equations do not show this: they have tables, and loops that end
+when all elements have converged. Each is paired with a primitive that it contains."""
+
+
+def is_pointwise(equation: Any) -> bool:
+    """Whether a call is one of a JAX function known to be elementwise."""
+    inner = called_function(equation)
+    if name_of(equation) not in CUSTOM_RULES or inner is None:
+        return False
+    names = primitives_in(inner.jaxpr)
+    functions = [function for function, sign in POINTWISE if sign in names]
+    described = _described(equation)
+    own = Call(equation)
+    return any([
+        own.is_one_of(_calls_of(function, True, described, True, axes))
+        for function in functions for axes in _axes_of_maps(described, True)
+    ])  # fmt: skip
 
 
 def _described(equation: Any) -> tuple[Any, ...]:
@@ -149,7 +218,7 @@ def recognised(equation: Any, values: list[Any]) -> list[Any] | None:
         equation: The call.
         values: Its inputs.
     """
-    if any([isinstance(v, Keys | Delayed | ComplexPair) for v in values]):
+    if any([isinstance(v, Keys | Delayed) for v in values]):
         return None
     inner = called_function(equation)
     if inner is None:
@@ -159,14 +228,54 @@ def recognised(equation: Any, values: list[Any]) -> list[Any] | None:
     values = values[int(equation.params.get("num_consts", 0)) :]
     names = primitives_in(inner.jaxpr)
     described = _described(equation)
+    pairs = any([isinstance(v, ComplexPair) for v in values])
     for reference in REFERENCES:
-        if not reference.can_be(equation, names):
+        opened = reference.of_pairs if pairs else reference.opened
+        if opened is None or not reference.can_be(equation, names):
             continue
         for axes in _axes_of_maps(described, reference.elementwise):
             if own.is_one_of(_calls_of(reference.function, reference.elementwise, described, custom, axes)):
                 moved = axes and not reference.elementwise
-                return reference.opened(*[_axes_first(v, axes) for v in values] if moved else values)
+                return opened(*[_axes_first(v, axes) for v in values] if moved else values)
     return None
+
+
+INLINED = (Reference(special.betaln, _of_variables(F.betaln), "min", elementwise=True),)
+"""Functions that JAX inlines, and the primitive that they begin with."""
+
+
+def inlined_calls(equations: Sequence[Any]) -> dict[int, tuple[Callable[..., Any], list[Any]]]:
+    """Where the equations of inlined functions end, what opens these functions, and their inputs."""
+    found = {}
+    for start, first in enumerate(equations):
+        for reference in INLINED:
+            if name_of(first) != reference.sign or not jnp.issubdtype(first.outvars[0].aval.dtype, jnp.floating):
+                continue
+            inputs = list(first.invars)
+            variables = list(dict.fromkeys([v for v in inputs if not isinstance(v, Literal)]))
+            given = [(None, _number_of(v)) if isinstance(v, Literal) else (variables.index(v), None) for v in inputs]
+            described = [(v.aval.shape, v.aval.dtype, v.aval.weak_type) for v in variables]
+            whole = _inlined(reference.function, tuple(given), tuple(described))
+            own = equations[start : start + len(whole.eqns)]
+            if list(map(name_of, own)) != list(map(name_of, whole.eqns)):
+                continue
+            here = whole.replace(invars=variables, outvars=own[-1].outvars, eqns=own)
+            if structure_of(here) == structure_of(whole):
+                found[start + len(own) - 1] = reference.opened, inputs
+    return found
+
+
+def _number_of(literal: Any) -> Any:
+    return float(literal.val) if literal.aval.weak_type else np.asarray(literal.val, literal.aval.dtype)[()]
+
+
+@functools.lru_cache(maxsize=256)
+def _inlined(function: Callable[..., Any], given: tuple[Any, ...], described: tuple[Any, ...]) -> Any:
+    """The equations of a function that JAX inlines, given some of the described arrays, by number, or numbers."""
+    abstract = [jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in described]
+    with x64_if(any([needs_x64(v) for v in abstract])):
+        traced = interrupt_safe(jax.make_jaxpr(lambda *xs: function(*[n if i is None else xs[i] for i, n in given])))
+        return traced(*abstract).jaxpr
 
 
 class Call:

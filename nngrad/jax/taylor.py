@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from ..derivatives.products import jvp as jvp_of
 from ..extend import Variable
 from . import builds
 from .authors_rules import by_their_rules
+from .calls import CALLED, call_in, results_of_call
 from .linear import dtype_of_leaf
 from .rows import RowAxes
 from .surroundings import is_whole, like
@@ -127,3 +129,27 @@ def taylor(
 def _zeros(y: Variable, factorial_scaled: bool) -> Variable:
     """The derivatives of integers, in JAX's dtype for them."""
     return F.constant(val=0, shape=y.shape, dtype=jnp.result_type(float) if factorial_scaled else y.dtype)
+
+
+def _of_call(primals: Sequence[Any], series: Sequence[Sequence[Any]], *, held: Any) -> tuple[Any, Any]:
+    """The rule of `jax.experimental.jet` for graph calls: `jet` of the graph."""
+    call = call_in(held)
+    moves = [jnp.issubdtype(jnp.result_type(x), jnp.inexact) for x in primals]
+
+    def graph(*moving: Any) -> list[Any]:
+        own = iter(moving)
+        arrays = [next(own) if m else jnp.asarray(x) for x, m in zip(primals, moves, strict=True)]
+        return results_of_call(call.graph, call.owner, arrays)
+
+    moving = [(jnp.asarray(x), terms) for x, terms, m in zip(primals, series, moves, strict=True) if m]
+    if not moving:
+        results = graph()
+        return results, [[jnp.zeros_like(y)] * len(series[0]) for y in results]
+    return jet(graph, [x for x, _ in moving], [terms for _, terms in moving], factorial_scaled=False)
+
+
+with contextlib.suppress(ImportError):  # experimental
+    from jax.experimental import jet as of_jax
+
+    rules: dict[Any, Any] = of_jax.jet_rules
+    rules[CALLED] = _of_call

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..extend import (
+    BoundedCache,
     Executable,
     NdArray,
     Program,
@@ -73,7 +74,7 @@ class ByShape(Generic[T]):
         self._spec_of_input = spec_of_input
         self._context = copy_context()
         self._mesh = build_options().running.mesh
-        self._made: dict[Any, T] = {}
+        self._made = BoundedCache(MOST_GRAPHS)
         self._building = threading.RLock()
 
     def called_with(
@@ -92,15 +93,10 @@ class ByShape(Generic[T]):
             arrays = [self._mesh.argument(array, name) for array, name in zip(arrays, names, strict=True)]
         specs = tuple([spec_of(tuple(array.shape), array.dtype) for array in arrays])
         key = specs, structure
-        made = self._made.get(key)
+        made: T | None = self._made.find(key)
         if made is None:
             with self._building:  # else two graphs of one shape would make parameters twice
-                made = self._made.get(key)
-                if made is None:
-                    made = self._built(specs, names, structure)
-                    if len(self._made) >= MOST_GRAPHS:
-                        self._made.clear()
-                    self._made[key] = made
+                made = self._made.get(key, lambda: self._built(specs, names, structure))
         return made, arrays
 
     def _built(self, specs: Sequence[Spec], names: Sequence[str], structure: Any) -> T:
@@ -165,7 +161,8 @@ def to_jax(outputs: Any, inputs: Any = None) -> Callable[..., Any]:
     Args:
         outputs: A Variable, or a pytree of them; the function returns arrays arranged in the same way. Or a function
             that builds these from Variables, which are arranged like the arrays of a call: it is called for
-            each combination of shapes, dtypes and structures. Leaves are frozen when they are first met.
+            each combination of shapes, dtypes and structures. Nested lists of numbers then count as arrays. Leaves are
+            frozen when they are first met.
         inputs: Variables that become arguments: leaves, or intermediate Variables. Each entry of a list
             or a tuple is an argument, a Variable or a pytree of Variables; anything else is the only argument. The
             outputs need not depend on all of them: a gradient may be constant in one. Omit it if `outputs` is a
@@ -512,10 +509,26 @@ def filled_results(outputs: Any) -> TreeResults:
 
 
 def arrays_of_trees(arguments: Sequence[Any]) -> tuple[list[Any], list[str], Any]:
-    """The arrays in pytrees, their places, and the structure of the whole."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(tuple(arguments))
+    """The arrays in pytrees, their places, and the structure of the whole. Nested lists of numbers are arrays."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tuple(arguments), is_leaf=_is_array)
     places = [f"{path[0].idx}{jax.tree_util.keystr(path[1:])}" for path, _ in leaves]
     return [value for _, value in leaves], places, structure
+
+
+def _is_array(value: Any) -> bool:
+    """Whether a list or a tuple contains only numbers, however nested."""
+    if type(value) not in (list, tuple):
+        return False
+    waiting, has_numbers = [value], False
+    while waiting:
+        for each in waiting.pop():
+            if type(each) in (list, tuple):
+                waiting.append(each)
+            elif isinstance(each, bool | int | float | np.number | np.bool_):
+                has_numbers = True
+            else:
+                return False
+    return has_numbers
 
 
 def _shown(structure: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import ml_dtypes
+import mpmath as mp
 import numpy as np
 import pytest
 
@@ -225,12 +226,16 @@ def test_gradient_of_logsumexp_at_large_inputs(dtype, value):
     assert np.asarray(g.d, np.float32).tolist() == [0.5, 0.5]
 
 
-def test_hypot_of_jax_has_second_derivatives_at_ties() -> None:
-    def length_of(v: Any) -> Any:
-        return jnp.hypot(v[0], v[1])
+def test_functions_of_jax_that_sort_their_arguments_have_second_derivatives_at_ties() -> None:
+    def both(v: Any) -> Any:
+        return jnp.hypot(v[0], v[1]) + jax.scipy.special.betaln(v[0], v[1]) + jax.scipy.special.betaln(v[1], 2.0)
 
-    expected = np.array([[1, -1], [-1, 1]]) / 2**2.5
+    def trigamma(x: float) -> float:
+        return float(mp.psi(1, x))
+
+    expected = np.array([[1, -1], [-1, 1]]) / 2**2.5 - trigamma(4) + np.diag([trigamma(2)] * 2)
+    expected[1, 1] += trigamma(2) - trigamma(4)
     with jax.enable_x64(True):
-        np.testing.assert_allclose(nj.hessian(length_of)(jnp.array([2.0, 2.0])), expected, rtol=1e-12)
-        length, slope = nj.value_and_grad(length_of)(jnp.array([1e200, -1e200]))
+        np.testing.assert_allclose(nj.hessian(both)(jnp.array([2.0, 2.0])), expected, rtol=1e-12)
+        length, slope = nj.value_and_grad(lambda v: jnp.hypot(v[0], v[1]))(jnp.array([1e200, -1e200]))
         np.testing.assert_allclose([float(length), *slope], [2**0.5 * 1e200, 0.5**0.5, -(0.5**0.5)])

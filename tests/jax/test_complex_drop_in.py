@@ -121,9 +121,69 @@ def triangular(x: Any, **how: Any) -> Any:
     return jnp.sum(jnp.abs(jax.lax.linalg.triangular_solve(matrix(x), right, **how)) ** 2)
 
 
-@pytest.mark.parametrize("function", [of_slogdet, functools.partial(triangular, left_side=True, transpose_a=True)])
-def test_functions_of_complex_matrices(function: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("function", [
+    of_slogdet,
+    lambda x: jnp.sum(jnp.abs(jnp.linalg.inv(matrix(x)) - MATRIX) ** 2),
+    lambda x: jnp.sum(jnp.abs(jnp.linalg.solve(matrix(x), x)) ** 2),
+    functools.partial(triangular, left_side=True, transpose_a=True, conjugate_a=True, unit_diagonal=True),
+    functools.partial(triangular, left_side=False, lower=True, transpose_a=True),
+])  # fmt: skip
+def test_functions_of_complex_matrices_are_opened(function: Callable[[Any], Any]) -> None:
     ours = nj.hessian(function)
     with jax.enable_x64(True):
         found, reference = ours(X), jax.jit(jax.hessian(function))(X)
     np.testing.assert_allclose(found, reference, rtol=1e-9, atol=1e-11 * np.abs(reference).max())
+    assert "opaque" not in str(ours.report())
+
+
+def test_determinants_of_complex_matrices_have_the_derivatives_of_polynomials() -> None:
+    """They are finite and right for singular matrices too: det(a + t b) by its values at roots of unity."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 4, 4, 4)) + 1j * rng.normal(size=(2, 4, 4, 4))
+    for rank in range(1, 4):
+        a[rank] = a[rank, np.arange(4) % rank]
+    weights = rng.normal(size=4) + 1j * rng.normal(size=4)
+
+    def along(t: Any) -> Any:
+        return jnp.real(jnp.linalg.det(a + t * b) @ weights)
+
+    roots = np.exp(2j * np.pi * np.arange(8) / 8)
+    coefficients = np.fft.fft([np.linalg.det(a + t * b) @ weights for t in roots])[:4] / 8
+    first = nj.grad(along)
+    third = nj.grad(nj.grad(first))
+    with jax.enable_x64(True):
+        found = along(0.0), first(0.0), nj.grad(first)(0.0), third(0.0)
+    np.testing.assert_allclose(found, coefficients.real * [1, 1, 2, 6], rtol=1e-10, atol=1e-11)
+    assert "opaque" not in str(third.report())
+
+
+def test_a_complex_laplacian_solves_as_often_as_a_real_one() -> None:
+    def wave_function(x: Any) -> Any:
+        sign, size = jnp.linalg.slogdet(jnp.exp(1j * jnp.outer(x, x + 1)) + jnp.eye(3, dtype="complex64"))
+        return size + 1j * jnp.angle(sign)
+
+    text = jax.jit(nj.laplacian(wave_function)).lower(jnp.float32(X)).as_text()
+    assert text.count("lapack_ctrsm") == 2
+
+
+@pytest.mark.parametrize("is_real", [True, False])
+def test_second_derivatives_of_eigenvalues_of_general_matrices(is_real: bool) -> None:
+    """The sum of their cubes is a trace, and the largest absolute value no polynomial; JAX has first derivatives."""
+    def of(x: Any) -> Any:
+        return jnp.real(matrix(x)) if is_real else matrix(x)
+
+    def trace(x: Any) -> Any:
+        return jnp.real(jnp.trace(of(x) @ of(x) @ of(x)) * (1 + 1j))
+
+    def cubes(x: Any) -> Any:
+        return jnp.real(jnp.sum(jnp.linalg.eigvals(of(x)) ** 3) * (1 + 1j))
+
+    def largest(x: Any) -> Any:
+        return jnp.max(jnp.abs(jnp.linalg.eigvals(of(x))))
+
+    with jax.enable_x64(True):
+        found, reference = nj.hessian(cubes)(X), jax.jit(jax.hessian(trace))(X)
+        second, slope = nj.hessian(largest)(X), jax.jit(jax.grad(largest))
+        moved = [(slope(X + h) - slope(X - h)) / 2e-5 for h in 1e-5 * np.eye(3)]
+    np.testing.assert_allclose(found, reference, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(second, moved, rtol=1e-6, atol=1e-6)

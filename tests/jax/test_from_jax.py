@@ -178,7 +178,7 @@ ACTIVATIONS: dict[str, Any] = {
     "softmax": lambda h: h * jax.nn.softmax(h), "standardize": lambda h: jax.nn.standardize(jnp.tanh(h)),
     "where": lambda h: jnp.where(h > 0, jnp.sin(h), h**3), "floor": lambda h: jnp.sin(h) + jnp.floor(h),
     "branches": jax.vmap(jax.vmap(lambda h: lax.cond(h > 0, jnp.sin, jnp.tanh, h))),
-    "a Bessel function": jax.scipy.special.i0e,
+    "a Bessel function": jax.scipy.special.i0e, "a function without a rule": lambda h: jax.scipy.special.fresnel(h)[0],
     "sinc": jnp.sinc, "entropies": lambda h: jax.scipy.special.entr(jax.nn.sigmoid(h)),
     "truths": lambda h: jnp.where((h > 0).reshape(-1, *h.shape)[0] & ~(h > 5), h**2, jnp.sin(h)),
     "a derivative": jax.vmap(jax.vmap(jax.grad(jnp.tanh))), "log2": lambda h: jnp.log2(h**2 + 2),
@@ -408,6 +408,22 @@ def test_comparisons_that_end_a_loop_or_do_not_move_are_no_obstacle() -> None:
     with jax.enable_x64(True):
         y = float(newton(2.5, 2))
         np.testing.assert_allclose(nj.grad(newton)(2.5, 2), 1 / (3 * y * y + 1), rtol=1e-9)
+
+
+def test_weighted_logsumexp_has_derivatives_in_weights_that_are_zero() -> None:
+    a, b = np.array([[0.3, -0.2, 0.5]]), np.array([1.0, 0.0, 0.5])
+    with jax.enable_x64(True):
+        for form in (
+            lambda b: jax.scipy.special.logsumexp(a, b=b, axis=1)[0],
+            lambda b: jax.vmap(lambda row: jax.nn.logsumexp(row, b=b))(a)[0],
+        ):
+            p = np.exp(a[0]) / np.sum(b * np.exp(a[0]))
+            np.testing.assert_allclose(nj.grad(form)(b), p, rtol=1e-12)
+            np.testing.assert_allclose(nj.hessian(form)(b), -np.outer(p, p), rtol=1e-12)
+        # What a weight of 0 hides has no influence.
+        g = nj.grad(lambda a: jax.scipy.special.logsumexp(a, b=b))(np.array([0.3, np.nan, 0.2]))
+        weights = np.array([np.exp(0.3), 0, 0.5 * np.exp(0.2)])
+        np.testing.assert_allclose(g, weights / weights.sum(), rtol=1e-12)
 
 
 def test_the_least_at_points_is_one_of_what_is_put_there_however_it_is_compiled() -> None:

@@ -37,7 +37,7 @@ ROWS = [
     row("sum of windows", lambda x: windows(x, 0.0, lax.add, [(0, 0), (1, 0), (0, 1), (0, 0)]), IMAGE),
     row("sum of dilated windows", lambda x: windows(x, 0.0, lax.add, window_dilation=(1, 2, 1, 1)), IMAGE),
     row("max of dilated windows", lambda x: windows(x, -jnp.inf, lax.max, "VALID", base_dilation=(1, 2, 1, 1)), IMAGE),
-    row("product of windows", lambda x: windows(x, 1.0, lax.mul), IMAGE, orders=1, opaque=1),
+    row("product of windows", lambda x: windows(x, 1.0, lax.mul), IMAGE, orders=1),
     row("lax.scan", lambda x: lax.scan(lambda h, t: (jnp.tanh(h + t), h * t), jnp.zeros(4), x, reverse=True), X),
     row("lax.map", lambda x: lax.map(lambda r: jnp.sin(r) * r.sum(), x), X),
     row("lax.fori_loop", lambda x: lax.fori_loop(0, 3, lambda i, h: jnp.sin(h) * (i + 1), x), X),

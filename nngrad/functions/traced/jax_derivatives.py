@@ -20,15 +20,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...graph import Array, Op, Spec, Variable
+from ...graph import Array, Function, Op, Spec, Variable
 from ...graph.arguments import Static
-from ...graph.axes import AxisMap
+from ...graph.axes import AxisMap, Places
 from ...graph.by_jax import along, back, transposed
 from ...graph.facts import unknown
 from ...graph.jaxpr import ONE_WAY, primitives_in
 from ..axes import row_places
 from .jaxprs import holds_tracers, jaxpr_for
-from .structure import READS_AROUND, StepsOnlySelect, TracedFunction
+from .structure import READS_AROUND, Positions, StepsOnlySelect, TracedFunction
 
 _COLUMNS = 128
 """The number of columns of a Jacobian that forward mode computes at a time."""
@@ -40,8 +40,21 @@ def inputs_of(fun: TracedFunction, order: int, weighted: bool = False) -> tuple[
     return fun.inputs + tuple([fun.inputs[i] for i in fun.active]) * order + weights
 
 
-_MIXED = AxisMap(places=lambda f: row_places(f, ()))
-"""Every element of a result may depend on every element of an input."""
+def row_inputs(fun: TracedFunction, order: int, wrt: Positions | None) -> Positions:
+    """The inputs of `jax_derivative`, or of `jax_gradient` with `wrt`, whose rows are known to be independent."""
+    if not fun.rows or (wrt is not None and any([fun.active[i] not in fun.rows for i in wrt])):
+        return ()
+    having = [i in fun.rows for i in range(len(fun.inputs))]
+    having += [i in fun.rows for i in fun.active] * order
+    having += [] if wrt is None else [True] * sum([s.differentiable for s in fun.outputs])
+    return tuple([i for i, has in enumerate(having) if has])
+
+
+def _row_places(f: Function) -> tuple[Places, ...]:
+    return row_places(f, row_inputs(f.args["fun"], f.args["order"], f.args.get("wrt")))
+
+
+_ROWS = AxisMap(places=_row_places)
 
 # ---------------------------------------------------------------- the ops
 
@@ -64,7 +77,7 @@ class Sized(Op):
 
 def sized(type_name: str) -> Callable[[Callable[..., Any]], Sized]:
     """Make a `Sized` op of a function on arrays."""
-    return lambda forward: Sized(forward, type_name=type_name, multiple_results=True, cost=unknown, axes=_MIXED)
+    return lambda forward: Sized(forward, type_name=type_name, multiple_results=True, cost=unknown, axes=_ROWS)
 
 
 def _custom(op: Sized) -> Sized:
@@ -142,8 +155,9 @@ def as_function(op: Sized, fun: TracedFunction, order: int, *arguments: Any) -> 
     inputs = inputs_of(fun, order, weighted)
     closed = jaxpr_for(op.traceable((fun, order, *arguments)), inputs)
     active = fun.reachable + tuple(range(len(fun.inputs), len(inputs)))
+    rows = row_inputs(fun, order, arguments[1] if weighted else None)
     kind = "gradient" if weighted else "derivative"
-    return TracedFunction(f"{kind} of {fun.name}", closed, (), active)
+    return TracedFunction(f"{kind} of {fun.name}", closed, (), active, rows)
 
 
 # ---------------------------------------------------------------- what JAX can do

@@ -9,6 +9,7 @@ from . import (  # noqa: F401
     reductions,
 )
 from .complex_numbers import COMPLEX as COMPLEX
+from .complex_numbers import COMPLEX_POINTWISE as COMPLEX_POINTWISE
 from .registry import CONTROL as CONTROL
 from .registry import POINTWISE as POINTWISE
 from .registry import RULES as RULES

@@ -6,6 +6,7 @@ rule here are `Delayed` until an equation makes real numbers of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -15,11 +16,20 @@ from jax import numpy as jnp
 
 from ... import functions as F
 from ...extend import Variable
+from ...functions.complex_matrices import general_eig, hermitian_eigh
 from ..values import ComplexPair, KnownArray
-from .registry import RULES, JaxprEquation, require, scalar, variable
+from .registry import RULES, JaxprEquation, both_parts, require, scalar, variable
 
 COMPLEX: dict[str, Callable[..., Any]] = {}
 """Rules by primitive name: `function(equation, *values)` returns pairs, or the same as a rule for real arrays."""
+
+
+COMPLEX_POINTWISE = {
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "expm1", "log1p", "logistic", "pow", "rsqrt",
+    "sign", "sin", "sinh", "sqrt", "tan", "tanh",
+}  # fmt: skip
+"""Elementwise primitives for which there is no formula here: each part of the result is a function of the parts of the
+inputs, and JAX provides its derivatives."""
 
 
 def _on_pairs(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -104,6 +114,12 @@ def _power(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     return result
 
 
+@_on_pairs("one_minus_square")
+def _one_minus_square(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
+    square = _times(x, x)
+    return ComplexPair(F.r_sub_scalar(square.real, val=1.0), F.mul_scalar(square.imaginary, val=-1.0))
+
+
 @_on_pairs("exp")
 def _exponential(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     angle = variable(x.imaginary)
@@ -120,13 +136,33 @@ def _logarithm(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     return ComplexPair(F.mul_scalar(F.log(F.add2(F.square(a), F.square(b))), val=0.5), F.atan2(b, a))
 
 
+@_on_pairs("exp2")
+def _binary_exponential(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
+    parts = [F.mul_scalar(variable(p), val=math.log(2)) for p in (x.real, x.imaginary)]
+    y: ComplexPair = _exponential(equation, ComplexPair(*parts))
+    return y
+
+
+@_on_pairs("log2")
+def _binary_logarithm(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
+    natural = _logarithm(equation, x)
+    return ComplexPair(*[F.mul_scalar(p, val=1 / math.log(2)) for p in (natural.real, natural.imaginary)])
+
+
 @_on_pairs("abs")
 def _absolute(equation: JaxprEquation, x: ComplexPair) -> Variable:
     both = F.stack(variable(x.real), variable(x.imaginary), axis=0)
     return F.norm(both, axis=0)
 
 
-COMPLEX |= {"real": lambda equation, x: x.real, "imag": lambda equation, x: x.imaginary}
+@_on_pairs("real")
+def _real(equation: JaxprEquation, x: ComplexPair) -> Any:
+    return x.real
+
+
+@_on_pairs("imag")
+def _imaginary(equation: JaxprEquation, x: ComplexPair) -> Any:
+    return x.imaginary
 
 
 @_on_pairs("conj")
@@ -163,6 +199,53 @@ def _zero(equation: JaxprEquation) -> KnownArray:
 def _pair_of(equation: JaxprEquation, x: Any) -> ComplexPair:
     """A value as a pair, even if it is real."""
     return x if isinstance(x, ComplexPair) else ComplexPair(x, _zero(equation))
+
+
+@_on_pairs("triangular_solve")
+def _triangular_solve(equation: JaxprEquation, a: Any, b: Any) -> ComplexPair:
+    """A real triangular system of twice the size: divided by its diagonal, the matrix has ones there, so that real and
+    imaginary parts of rows and columns may alternate."""
+    p = equation.params
+    lower, turned = bool(p["lower"]), bool(p["transpose_a"]) == bool(p["left_side"])
+    (ar, ai), (br, bi) = both_parts(a), both_parts(b)
+    ai = F.mul_scalar(ai, val=-1.0) if p["conjugate_a"] else ai
+    if turned:
+        ar, ai, lower = F.swapaxes(ar, -1, -2), F.swapaxes(ai, -1, -2), not lower
+    if not p["left_side"]:
+        br, bi = F.swapaxes(br, -1, -2), F.swapaxes(bi, -1, -2)
+    strict = [F.trilu(x, k=-1 if lower else 1, upper=not lower) for x in (ar, ai)]
+    if not p["unit_diagonal"]:
+        shape = (*ar.shape[:-1], 1)
+        over = _inverse(ComplexPair(*[F.reshape(F.matrix_diag_part(x), shape=shape) for x in (ar, ai)]))
+        matrix, right = _times(ComplexPair(*strict), over), _times(ComplexPair(br, bi), over)
+        strict, (br, bi) = [matrix.real, matrix.imaginary], (right.real, right.imaginary)
+    ar, ai = strict
+    rows = F.stack(ar, F.mul_scalar(ai, val=-1.0), axis=-1), F.stack(ai, ar, axis=-1)
+    double = (*ar.shape[:-2], 2 * ar.shape[-2], 2 * ar.shape[-1])
+    y = F.triangular_solve(
+        F.reshape(F.stack(*rows, axis=-3), shape=double),
+        F.reshape(F.stack(br, bi, axis=-2), shape=(*br.shape[:-2], 2 * br.shape[-2], br.shape[-1])),
+        lower=lower, unit_diagonal=True,
+    )  # fmt: skip
+    parts = F.split(F.reshape(y, shape=(*br.shape[:-1], 2, br.shape[-1])), axis=-2)
+    return ComplexPair(*[part if p["left_side"] else F.swapaxes(part, -1, -2) for part in parts])
+
+
+@_on_pairs("eigh")
+def _eigenvectors(equation: JaxprEquation, x: ComplexPair) -> list[Any]:
+    every = (None, (0, equation.shape[-1]))
+    require(equation.params.get("subset_by_index") in every, "it computes only some eigenvalues")
+    values, real, imaginary = hermitian_eigh(*both_parts(x))
+    return [ComplexPair(real, imaginary), values]
+
+
+@_on_pairs("eig")
+def _eigenvalues(equation: JaxprEquation, x: Any) -> ComplexPair:
+    p = equation.params
+    require(not p["compute_left_eigenvectors"] and not p["compute_right_eigenvectors"], "it computes eigenvectors")
+    parts = (x.real, x.imaginary) if isinstance(x, ComplexPair) else (x,)
+    real, imaginary, *_ = general_eig(*map(variable, parts))
+    return ComplexPair(real, imaginary)
 
 
 # ---------------------------------------------------------------- transforms

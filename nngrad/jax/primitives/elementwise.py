@@ -21,7 +21,7 @@ from ...extend import Variable
 from ...functions.array import in_dtype
 from ...functions.axes import axes_of
 from ..values import KnownArray
-from .registry import POINTWISE, JaxprEquation, opens, opens_each, require, require_floating, scalar, variable
+from .registry import POINTWISE, JaxprEquation, opens, require, require_floating, scalar, variable
 
 
 def _opens_unary(name: str, function: Callable[[Variable], Variable]) -> None:
@@ -46,24 +46,15 @@ for _name, _function in _UNARY.items():
     _opens_unary(_name, _function)
 
 
-opens_each({
-    "abs": F.abs, "atan2": F.atan2, "igamma_grad_a": gamma_by_shape, "one_minus_square": F.one_minus_square,
-    "regularized_incomplete_beta": F.betainc, "square": F.square, "stop_gradient": F.unlink,
-    "clz": functools.partial(F.bits_of, operation="leading zeros"),
-    "igamma": functools.partial(F.incomplete_gamma, upper=False),
-    "igammac": functools.partial(F.incomplete_gamma, upper=True),
-    "population_count": functools.partial(F.bits_of, operation="count"),
-    "rem": functools.partial(F.mod2, fmod=True),
-    "shift_left": functools.partial(F.bitwise, operation="left"),
-    "shift_right_arithmetic": functools.partial(F.bitwise, operation="right with sign"),
-    "shift_right_logical": functools.partial(F.bitwise, operation="right"),
-})
-
-
 @opens("log2")
 def _log2(equation: JaxprEquation, x: Variable) -> Variable:
     """By the natural logarithm, as in JAX."""
     return F.mul_scalar(F.log(x), val=1 / math.log(2))
+
+
+@opens("one_minus_square")
+def _one_minus_square(equation: JaxprEquation, x: Variable) -> Variable:
+    return F.one_minus_square(x)
 
 
 @opens("polynomial", takes_known=True)
@@ -73,6 +64,31 @@ def _polynomial(equation: JaxprEquation, x: Any, *coefficients: Any) -> Variable
     for c in reversed(rest):
         y = _add(equation, _mul(equation, y, x), c)
     return variable(y)
+
+
+@opens("square")
+def _square(equation: JaxprEquation, x: Variable) -> Variable:
+    return F.square(x)
+
+
+@opens("abs")
+def _abs(equation: JaxprEquation, x: Variable) -> Variable:
+    return F.abs(x)
+
+
+@opens("igamma", "igammac")
+def _igamma(equation: JaxprEquation, a: Variable, x: Variable) -> Variable:
+    return F.incomplete_gamma(a, x, upper=equation.name == "igammac")
+
+
+@opens("igamma_grad_a")
+def _igamma_grad_a(equation: JaxprEquation, a: Variable, x: Variable) -> Variable:
+    return gamma_by_shape(a, x)
+
+
+@opens("regularized_incomplete_beta")
+def _betainc(equation: JaxprEquation, a: Variable, b: Variable, x: Variable) -> Variable:
+    return F.betainc(a, b, x)
 
 
 @opens("round")
@@ -117,8 +133,41 @@ def _mul(equation: JaxprEquation, x: Any, y: Any) -> Variable:
     value, number, _ = _with_number(equation, x, y)
     if value is None:
         x, y = variable(x), variable(y)
-        return F.square(x) if x is y else F.mul2(x, y)
+        weighted = [found for found in (_weighted_exp(x, y), _weighted_exp(y, x)) if found is not None]
+        return F.square(x) if x is y else weighted[0] if weighted else F.mul2(x, y)
     return value if number == 1 else F.mul_scalar(value, val=number)
+
+
+def _weighted_exp(e: Variable, w: Variable) -> Variable | None:
+    """`e * w` if e is `exp(where(w != 0, a, -inf) - c)`, as in `jax.scipy.special.logsumexp` with weights: the same
+    values, but where w is 0 the derivative in w is `exp(a - c)`, which the mask hides. None otherwise."""
+    if e.parent is None or e.parent.op is not F.exp:
+        return None
+    (masked,) = e.parent.inputs
+    shifted = masked.parent if masked.parent is not None and masked.parent.op is F.sub2 else None
+    selection = (masked if shifted is None else shifted.inputs[0]).parent
+    if selection is None or selection.op is not F.where:
+        return None
+    holds, a, other = selection.inputs
+    hidden = other.parent is not None and other.parent.op is F.constant and other.parent.arguments[0] == -math.inf
+    if not hidden or not _is_nonzero(holds, w):
+        return None
+    exponent = a if shifted is None else F.sub2(a, shifted.inputs[1])
+    largest = math.log(jnp.finfo(exponent.dtype).max) - 1  # else 0 would be multiplied by infinity, or by NaN
+    limit = F.constant(largest, exponent.shape, exponent.dtype)
+    limited = F.where(F.greater_equal_scalar(exponent, largest), limit, other)
+    return F.mul2(F.exp(F.where(holds, exponent, F.where(F.less_scalar(exponent, largest), exponent, limited))), w)
+
+
+def _is_nonzero(condition: Variable, w: Variable) -> bool:
+    """Whether a condition is `w != 0`, each perhaps broadcast along some axes."""
+    pair = [_before_broadcast(x) for x in (condition, w)]
+    reshaped = [x.parent for x in pair if x.parent is not None and x.parent.op is F.reshape]
+    if len(reshaped) == 2 and pair[0].shape == pair[1].shape:
+        pair = [f.inputs[0] for f in reshaped]
+    condition, w = pair
+    f = condition.parent
+    return f is not None and f.op is F.not_equal_scalar and f.arguments == (0.0,) and f.inputs[0] is w
 
 
 @opens("div", takes_known=True)
@@ -164,6 +213,22 @@ def _before_broadcast(x: Variable) -> Variable:
     return x
 
 
+@opens("rem")
+def _rem(equation: JaxprEquation, x: Variable, y: Variable) -> Variable:
+    return F.mod2(x, y, fmod=True)
+
+
+@opens("shift_left", "shift_right_logical", "shift_right_arithmetic")
+def _shift(equation: JaxprEquation, x: Variable, y: Variable) -> Variable:
+    names = {"shift_left": "left", "shift_right_logical": "right", "shift_right_arithmetic": "right with sign"}
+    return F.bitwise(x, y, operation=names[equation.name])
+
+
+@opens("population_count", "clz")
+def _bits_of(equation: JaxprEquation, x: Variable) -> Variable:
+    return F.bits_of(x, operation="count" if equation.name == "population_count" else "leading zeros")
+
+
 @opens("max", "min", takes_known=True)
 def _extremum(equation: JaxprEquation, x: Any, y: Any) -> Variable:
     largest = equation.name == "max"
@@ -197,6 +262,11 @@ def _integer_pow(equation: JaxprEquation, x: Variable) -> Variable:
     return F.square(x) if exponent == 2 else F.pow_scalar(x, val=float(exponent))
 
 
+@opens("atan2")
+def _atan2(equation: JaxprEquation, x: Variable, y: Variable) -> Variable:
+    return F.atan2(x, y)
+
+
 @opens("zeta", takes_known=True)
 def _zeta(equation: JaxprEquation, x: Any, q: Any) -> Variable:
     exponent = scalar(x)
@@ -223,6 +293,11 @@ def _clamp(equation: JaxprEquation, low: Any, x: Any, high: Any) -> Variable:
         number = scalar(bound)
         y = by_array(y, variable(bound)) if number is None else by_number(y, val=number)
     return y
+
+
+@opens("stop_gradient")
+def _stop_gradient(equation: JaxprEquation, x: Variable) -> Variable:
+    return F.unlink(x)
 
 
 @opens("convert_element_type")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ... import functions as F
-from ...extend import Variable
+from ...extend import Variable, spec_of
+from ...functions.traced import jaxpr_for
 from ..values import KnownArray, known
 from .elementwise import as_zero_or_one
 from .movement import sliced
-from .registry import JaxprEquation, opens, require, require_floating, variable
+from .registry import JaxprEquation, controls, opens, require, require_floating, variable
 
 
 def _opens_reduction(name: str, function: Callable[..., Variable]) -> None:
@@ -60,8 +66,9 @@ def _cumulative_by_pairs(equation: JaxprEquation, x: Variable) -> Variable:
 @opens("sort", takes_known=True)
 def _sort(equation: JaxprEquation, *xs: Any) -> list[Variable]:
     axis, keys = int(equation.params["dimension"]), int(equation.params["num_keys"])
-    require(keys == 1, "it sorts by several keys")
     x = variable(xs[0])
+    if keys > 1:
+        return _sorted_by_several([variable(x) for x in xs], keys, axis)
     if len(xs) == 1:
         return [F.sort_values(x, axis=axis)]
     order = F.argsort(x, axis=axis)
@@ -70,6 +77,16 @@ def _sort(equation: JaxprEquation, *xs: Any) -> list[Variable]:
         F.sort_values(x, axis=axis),
         *[order if _counts(y, axis) else along(variable(y), order, axis=axis) for y in xs[1:]],
     ]
+
+
+def _sorted_by_several(xs: list[Variable], keys: int, axis: int) -> list[Variable]:
+    """Sort by the last key first: sorting is stable, so each earlier key takes precedence."""
+    order: Variable | None = None
+    for key in reversed(xs[:keys]):
+        moved = as_zero_or_one(key) if order is None else F.take_along_axis(as_zero_or_one(key), order, axis=axis)
+        own = F.argsort(F.unlink(moved), axis=axis)
+        order = own if order is None else F.take_along_axis(order, own, axis=axis)
+    return [F.take_along_axis(x, order, axis=axis) for x in xs]
 
 
 def _counts(y: Any, axis: int) -> bool:
@@ -89,6 +106,34 @@ def _top_k(equation: JaxprEquation, x: Variable) -> list[Variable]:
 
 
 # ---------------------------------------------------------------- windows
+
+
+@controls("reduce_window")
+def _reduce_window_by_function(opening: Any, equation: JaxprEquation, values: list[Any]) -> list[Any]:
+    """By a function of the user's: its calls, element by element of the windows, which are opened in turn."""
+    p = equation.params
+    sizes, strides, apart = p["window_dimensions"], p["window_strides"], p["window_dilation"]
+    require(math.prod(sizes) <= MOST_IN_WINDOWS, f"its windows have more than {MOST_IN_WINDOWS} elements")
+    combine = jax.vmap(jaxpr_as_fun(ClosedJaxpr(p["jaxpr"], p["consts"])))
+    shape, count = equation.shape, len(values) // 2
+    config = [(low, high, n - 1) for (low, high), n in zip(p["padding"], p["base_dilation"], strict=True)]
+
+    def windowed(*given: Any) -> Any:
+        padded = [lax.pad(x, start, config) for x, start in zip(given[:count], given[count:], strict=True)]
+        found = [lax.broadcast(start, (math.prod(shape),)) for start in given[count:]]
+        for place in itertools.product(*map(range, sizes)):
+            first = [i * d for i, d in zip(place, apart, strict=True)]
+            last = [i + (n - 1) * s + 1 for i, n, s in zip(first, shape, strides, strict=True)]
+            parts = [lax.reshape(lax.slice(x, first, last, strides), (math.prod(shape),)) for x in padded]
+            found = combine(*found, *parts)
+        return [lax.reshape(y, shape) for y in found]
+
+    specs = [spec_of(tuple(v.shape), v.dtype) for v in equation.inputs]
+    return list(opening.run_closed(jaxpr_for(windowed, specs), values))
+
+
+MOST_IN_WINDOWS = 64
+"""Up to how many elements windows are reduced one by one."""
 
 
 @opens("reduce_window_max", "reduce_window_min", "reduce_window_sum")
@@ -129,3 +174,4 @@ def _spread(x: Variable, steps: list[int], pads: list[tuple[int, int]], fill: fl
     filled[tuple([slice(start, start + (n - 1) * d + 1, d) for start, n, d in key])] = 0
     y = F.put_slices(x, key=key, shape=wide)
     return F.where(known(filled == 0).variable(), y, known(filled).variable()) if fill else y
+

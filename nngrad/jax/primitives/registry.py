@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jax import numpy as jnp
 
+from ... import functions as F
 from ...extend import Variable
 from ...functions.traced import name_of, parameters_of
-from ..values import KnownArray
+from ..values import ComplexPair, KnownArray
 
 
 class Unsupported(Exception):
@@ -78,12 +79,6 @@ def opens(*names: str, takes_known: bool = False) -> Callable[[Rule], Rule]:
     return enter
 
 
-def opens_each(functions: dict[str, Callable[..., Any]]) -> None:
-    """Register functions of Variables as the rules of primitives without parameters."""
-    for name, function in functions.items():
-        opens(name)(lambda equation, *xs, function=function: function(*xs))
-
-
 def controls(*names: str) -> Callable[[Rule], Rule]:
     """Register the decorated function as the rule of control-flow primitives, which hold jaxprs."""
 
@@ -110,6 +105,14 @@ def variable(value: Any) -> Variable:
     """A value as a Variable, even if it is a known array."""
     y: Variable = value.variable() if isinstance(value, KnownArray) else value
     return y
+
+
+def both_parts(value: Any) -> tuple[Variable, Variable]:
+    """The real and imaginary parts of a value, which may be real."""
+    if isinstance(value, ComplexPair):
+        return variable(value.real), variable(value.imaginary)
+    x = variable(value)
+    return x, F.constant(val=0.0, shape=x.shape, dtype=x.dtype)
 
 
 def scalar(value: Any) -> float | None:
