@@ -40,6 +40,8 @@ def _batches_of(data: Any, epochs: int | None, steps: int | None) -> Feed:
     if isinstance(data, tuple) or hasattr(data, "__array__"):
         raise TypeError(f"data: expected an iterable of batches, got {type(data).__name__}; to use the same batch at "
                         "each step, pass [(x, t)]")
+    if (steps is None or epochs is not None) and all([hasattr(data, name) for name in ("next", "epoch", "size")]):
+        raise ValueError(f"steps: a {type(data).__name__} has no end; pass steps and not epochs")
     once = 1 if steps is None or hasattr(data, "__next__") or is_of_grain(data) else None
     return Feed(source_of(data, once if epochs is None else epochs, "data"), 0)
 
