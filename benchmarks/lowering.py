@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from nngrad.execution.executable import Executable
+from nngrad.extend import Executable
 from tests.lowered import PLATFORMS, detours, lowered_for
 
 

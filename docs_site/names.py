@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import nngrad
 import nngrad.functions as F
 from nngrad.command.ops import functions_of_family
-from nngrad.graph import Composite, Op
+from nngrad.extend import Composite, Op
 
 from .links import of_docstring
 

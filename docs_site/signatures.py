@@ -16,7 +16,7 @@ import griffe
 
 import nngrad.solvers
 from docs_site.links import of_docstring
-from nngrad.graph import Composite, Op
+from nngrad.extend import Composite, Op
 from nngrad.solvers.declared import Declared
 
 KINDS = {

@@ -20,7 +20,7 @@ import numpy as np
 import nngrad as nn
 from nngrad.cpu.facts import CHANNELS_LAST, first_order, last_order
 from nngrad.derivatives.vectorize import vectorize
-from nngrad.graph import Function, Op, Variable, apply
+from nngrad.extend import Function, Op, Variable, apply
 from nngrad.graph.arguments import may_be_variable
 from nngrad.graph.axes import axes_carried
 from nngrad.graph.jaxpr import primitives_in

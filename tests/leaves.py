@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 
 
 def leaf(values: Any, dtype: Any = np.float64, need_grad: bool = True, name: str = "") -> Variable:

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 import nngrad.functions as F
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 
 
 class InGraphs:

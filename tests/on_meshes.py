@@ -23,7 +23,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.graph import build_options
+from nngrad.extend import build_options
 
 Found = dict[str, Any]
 ROWS, COLUMNS = 16, 6

@@ -15,8 +15,7 @@ import numpy as np
 
 from nngrad.autodiff.walk import Grad
 from nngrad.execution.executable import quick_options
-from nngrad.execution.lower import linearize, lower
-from nngrad.graph import Variable
+from nngrad.extend import Variable, linearize, lower
 
 Arrays = list[np.ndarray]
 

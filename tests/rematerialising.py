@@ -11,10 +11,7 @@ import numpy as np
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.compiled import temporary_bytes
-from nngrad.execution.interpret import interpret
-from nngrad.execution.lower import linearize, lower
-from nngrad.graph import Function, Variable, engine
+from nngrad.extend import Function, Variable, engine, interpret, linearize, lower, temporary_bytes
 from nngrad.memory import timeline
 from tests.costs import compilations
 from tests.oracle import compiled_cheaply

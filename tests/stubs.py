@@ -16,7 +16,7 @@ from typing import Any
 
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.graph import Composite, Op
+from nngrad.extend import Composite, Op
 
 LIBRARY = Path(F.__file__).parents[1]
 HEADER = '"""Written by `python -m tests.stubs`."""\n\n# ruff: noqa: A004, I001, RUF100\n\n'

@@ -18,8 +18,7 @@ import jax
 import numpy as np
 import pytest
 
-from nngrad.execution.lower import linearize, lower
-from nngrad.graph import Variable
+from nngrad.extend import Variable, linearize, lower
 
 from .oracle import (
     Arrays,

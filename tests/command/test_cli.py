@@ -18,7 +18,7 @@ import nngrad_command
 from nngrad import __version__
 from nngrad.command import cli, ops
 from nngrad.command.demo import example_file, example_of
-from nngrad.graph import Composite, Op
+from nngrad.extend import Composite, Op
 from nngrad_command.doctor import known_of
 from nngrad_command.installation import Requirement, parsed, release_of
 

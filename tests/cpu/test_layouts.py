@@ -11,9 +11,8 @@ import numpy as np
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.cpu.layouts import with_channels_last
-from nngrad.execution.lower import linearize
-from nngrad.execution.program import Program, arrays_of, calls_of, in_one
-from nngrad.graph import Variable
+from nngrad.execution.program import in_one
+from nngrad.extend import Program, Variable, arrays_of, calls_of, linearize
 from tests.leaves import leaf
 from tests.oracle import compiled_cheaply
 

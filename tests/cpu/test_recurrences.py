@@ -12,10 +12,9 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.lower import linearize, lower
-from nngrad.execution.passes import lowered, prepared
-from nngrad.execution.program import Program, arrays_of, in_one
-from nngrad.graph import Variable, functions_of
+from nngrad.execution.passes import lowered
+from nngrad.execution.program import in_one
+from nngrad.extend import Program, Variable, arrays_of, functions_of, linearize, lower, prepared
 from tests.exact import exactly
 from tests.lstm import lstm_in_graphs, lstm_in_jax
 

@@ -19,10 +19,9 @@ import nngrad.functions as F
 from nngrad import cpu
 from nngrad.cpu import rolling
 from nngrad.cpu.rolling import with_recurrences_rolled
-from nngrad.execution.lower import linearize, lower
-from nngrad.execution.passes import LoopFound, loops_in, prepared
-from nngrad.execution.program import arrays_of, functions_to_compile, in_one
-from nngrad.graph import Variable
+from nngrad.execution.passes import loops_in
+from nngrad.execution.program import in_one
+from nngrad.extend import LoopFound, Variable, arrays_of, functions_to_compile, linearize, lower, prepared
 from tests.exact import exactly
 from tests.lstm import lstm_in_graphs, lstm_in_jax
 from tests.oracle import compiled_cheaply

@@ -20,7 +20,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.graph import Array, op
+from nngrad.extend import Array, op
 from tests.exact import exactly
 from tests.leaves import leaf
 from tests.oracle import compiled_cheaply

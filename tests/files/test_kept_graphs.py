@@ -18,8 +18,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.execution.lower import linearize
-from nngrad.graph import Array, functions_of, op
+from nngrad.extend import Array, functions_of, linearize, op
 from tests.samples import all_samples
 
 RNG = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 from tests.refusals import refused
 
 A = np.random.default_rng(0).standard_normal((2, 3))

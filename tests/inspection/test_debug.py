@@ -13,7 +13,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 from tests.slow import slow_but
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.graph import functions_of
+from nngrad.extend import functions_of
 from nngrad.inspection.description import describe
 from nngrad.inspection.viewing.draw import STYLES
 from nngrad.inspection.viewing.draw_contents import Choices, contents_of

@@ -12,7 +12,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from nngrad import hooks
-from nngrad.graph import Variable, functions_of
+from nngrad.extend import Variable, functions_of
 
 GROWTH = [16, 24, 36, 49, 65, 82]
 """Functions of the gradients of `network` of orders 1 to 6."""

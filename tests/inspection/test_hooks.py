@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 from nngrad import hooks
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 from nngrad.graph.function import function_hooks
 from tests.autodiff.test_properties import SETTINGS, Recipe, draw_leaves, follow, recipes
 from tests.leaves import vector

@@ -12,8 +12,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.lower import linearize, lower
-from nngrad.graph import Variable, functions_of
+from nngrad.extend import Variable, functions_of, linearize, lower
 from nngrad.inspection import Tally
 
 

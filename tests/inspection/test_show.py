@@ -15,7 +15,7 @@ from rich.console import Console
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import functions_of
+from nngrad.extend import functions_of
 from nngrad.inspection import Description, Listing, describe
 from nngrad.inspection.folding import Fold, folds_of
 from tests.work import calls_of

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.interpret import results_of
-from nngrad.graph import functions_of
-from nngrad.graph.body_op import ControlOp
+from nngrad.extend import ControlOp, functions_of, results_of
 from nngrad.inspection import Tally
 from nngrad.inspection.nan import Checker
 from nngrad.inspection.stepwise import MarkedArray, run_in_steps

@@ -13,7 +13,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.jax as nj
-from nngrad.graph import Variable, functions_of
+from nngrad.extend import Variable, functions_of
 
 RNG = np.random.default_rng(0)
 WEIGHTS = [RNG.standard_normal(s) * 0.4 for s in ((2, 8), (8, 8), (8, 1))]

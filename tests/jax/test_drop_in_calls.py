@@ -24,7 +24,7 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.jax as nj
-from nngrad.graph import Variable, functions_of
+from nngrad.extend import Variable, functions_of
 from tests.costs import compilations
 from tests.oracle import compiled_cheaply
 

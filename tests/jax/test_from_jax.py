@@ -18,7 +18,7 @@ from jax import lax
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.jax as nj
-from nngrad.graph import Variable, functions_of
+from nngrad.extend import Variable, functions_of
 from tests.oracle import compiled_cheaply
 from tests.slow import slow_but_every
 from tests.together import Called, Check, Wanted, together

@@ -18,8 +18,8 @@ from jax import lax
 import nngrad as nn
 import nngrad.functions as F
 from backward_registry import registry
+from nngrad.extend import Variable, functions_of
 from nngrad.functions.traced.structure import structure_of
-from nngrad.graph import Variable, functions_of
 from tests.oracle import check
 from tests.together import Check, compared, together
 

@@ -19,7 +19,7 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.jax as nj
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 from tests.oracle import compiled_cheaply
 
 LARGEST = 24

@@ -9,7 +9,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 from tests.memory.test_recompute import BATCH, WIDTH, chain
 from tests.slow import slow_but_every
 

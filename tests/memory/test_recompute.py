@@ -11,7 +11,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable, functions_of
+from nngrad.extend import Variable, functions_of
 from tests.autodiff.test_properties import agree
 from tests.rematerialising import (
     BATCH,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable, functions_of
+from nngrad.extend import Variable, functions_of
 from nngrad.memory.plan import Forward, binomial_plan, by_blocks, in_order, partly, uniform_plan
 from nngrad.memory.rebuild import rebuild
 from tests.autodiff.test_properties import SETTINGS, Recipe, agree, draw_leaves, follow, recipes

@@ -13,7 +13,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable, functions_of
+from nngrad.extend import Variable, functions_of
 from tests.oracle import compiled_cheaply
 from tests.rematerialising import agree_as_one, allotted, is_product, predicted, structure_alone, values_of
 

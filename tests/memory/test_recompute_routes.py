@@ -12,8 +12,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.execution.program import arrays_of
-from nngrad.graph import Variable, functions_of
+from nngrad.extend import Variable, arrays_of, functions_of
 from tests.autodiff.test_properties import agree
 from tests.rematerialising import BATCH, WIDTH, chain, counted_compilations, products, structure_alone
 

@@ -20,7 +20,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.nnabla
-from nngrad.graph import switched
+from nngrad.extend import switched
 from tests.slow import slow_but
 
 PROGRAMS = Path(__file__).parents[2] / "examples" / "nnabla"

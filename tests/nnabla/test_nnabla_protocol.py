@@ -10,7 +10,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 from tests.oracle import check
 
 RNG = np.random.default_rng(0)

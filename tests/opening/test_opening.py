@@ -15,7 +15,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 
 from ..oracle import compiled_cheaply
 from ..slow import slow_but

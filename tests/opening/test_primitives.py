@@ -19,7 +19,7 @@ from jax.scipy import special
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 
 from ..slow import slow_but_every
 from . import primitives as installed

@@ -15,7 +15,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.parametric_functions as PF
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 
 
 class Fact(NamedTuple):

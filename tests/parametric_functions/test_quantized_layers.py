@@ -11,7 +11,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 from tests.refusals import refused
 
 

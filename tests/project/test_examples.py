@@ -24,7 +24,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from backward_registry import registry
-from nngrad.graph import switched
+from nngrad.extend import switched
 from nngrad_command.installation import Requirement
 from tests.oracle import compiled_cheaply
 from tests.slow import slow_but

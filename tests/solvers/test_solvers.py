@@ -17,7 +17,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
 from nngrad import Variable
-from nngrad.graph.spec import x64_if
+from nngrad.extend import x64_if
 from tests.solver_states import state_arrays
 
 SHAPES = {"W": (2, 3), "b": (3,)}
