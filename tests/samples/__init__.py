@@ -1,7 +1,7 @@
 """The sample table: for each op, inputs from its domain and a reference to compare it with.
 
 A new op adds one line to the file of its family. `tests/autodiff/test_rules.py` checks every sample in
-float64 at orders 0 to 3; `tests/graph/test_structure.py` checks that no op is without one.
+float64 at orders 0 to 3; `tests/project/test_structure.py` checks that no op is without one.
 """
 
 from __future__ import annotations
