@@ -3,8 +3,8 @@
 Everything else is derived from the facts: forward mode, batching, independence of rows, sums over directions,
 selections, and costs for rematerialisation.
 
-Each fact can be verified numerically, and `tests/functions/test_facts.py` does so for every op. Without a fact, the general
-method is used, which is right for every op.
+Each fact can be verified numerically, and `tests/functions/test_facts.py` does so for every op. Without a fact, the
+general method is used, which is right for every op.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ from backward_registry import registry
 from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.graph import Op, Variable
 from tests.facts import Case
-from tests.functions.test_precision import NEITHER
 from tests.functions.test_facts import OF_OPS, case_of
+from tests.functions.test_precision import NEITHER
 from tests.oracle import as_tuple, direction, stepped
 from tests.references import drawn
 from tests.samples import Sample
