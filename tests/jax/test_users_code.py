@@ -18,7 +18,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.jax as nj
 from backward_registry import registry
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 from tests.exact import exactly
 from tests.leaves import leaf
 from tests.slow import slow_but_every
@@ -589,3 +589,27 @@ def test_what_is_traced_once_on_purpose() -> None:
         np.testing.assert_allclose(step(X), X**2)
         np.testing.assert_allclose(jax.jit(scaled)(X), X, rtol=1e-6)
     np.testing.assert_allclose(F.jax_function(scaled)(x).d, 3 * X)
+
+
+def test_a_rule_that_calls_its_function_again_is_read_once() -> None:
+    """As that of an ODE solver, which solves another equation backwards."""
+    read: list[int] = []
+
+    @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+    def power(n: int, x: jax.Array) -> jax.Array:
+        return x**n
+
+    def forward(n: int, x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return power(n, x), x
+
+    def backward(n: int, x: jax.Array, g: jax.Array) -> tuple[jax.Array]:
+        read.append(n)
+        return (g * n * power(n - 1, x),)
+
+    power.defvjp(forward, backward)
+    x = Variable.from_numpy_array(2.0, need_grad=True)
+    y = F.jax_function(functools.partial(power, 9))(x)
+    assert read == [9]
+    (g,) = nn.grad(y, x)
+    (h,) = nn.grad(g, x)
+    assert (float(g.d), float(h.d)) == (9 * 2.0**8, 72 * 2.0**7)

@@ -32,8 +32,8 @@ _MOST_DERIVATIVES = 4
 """The largest depth of nested custom derivatives. Some functions have a further call with one at each order."""
 
 Positions = tuple[int, ...]
-Around = tuple[Hashable, ...]
-"""The structures of the calls whose nested derivatives contain something, outermost first."""
+Around = tuple[tuple[Hashable, Any], ...]
+"""The calls whose nested derivatives contain something, outermost first: structures, and functions of their rules."""
 
 
 _jitted: WeakKeyDictionary[Jaxpr, dict[bool, Hashable]] = WeakKeyDictionary()
@@ -133,12 +133,13 @@ def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ())
     computed = frozen(inner, False)
     if not derivatives:
         return computed
-    derivative = None
-    if computed not in around and len(around) < _MOST_DERIVATIVES:  # not within its own derivative
+    derivative, rule = None, _function_of_rule(call)
+    within_its_own = any([computed == outer or (rule is not None and rule is of_outer) for outer, of_outer in around])
+    if not within_its_own and len(around) < _MOST_DERIVATIVES:
         known = _derivatives.get({})
         key = name_of(call), computed, around, rules_of(call)
         if key not in known:
-            known[key] = _derivative_in(call, (*around, computed))
+            known[key] = _derivative_in(call, (*around, (computed, rule)))
         derivative = known[key]
     return (computed, derivative) if derivative is not None or around else None
 
@@ -378,6 +379,13 @@ def _spec(v: Any) -> Spec:
 
 
 # ---------------------------------------------------------------- the rules of custom derivatives
+
+
+def _function_of_rule(call: Any) -> Any:
+    """The function that its author gave as the rule of a call; None if JAX wraps it in another way. A derivative that
+    calls the same rule again, as that of an ODE solver does with another right-hand side, says no more of it."""
+    parameters = parameters_of(call)
+    return getattr(parameters.get("bwd", parameters.get("jvp_jaxpr_fun")), "f", None)
 
 
 def rules_of(call: Any) -> Hashable:
