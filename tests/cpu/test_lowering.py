@@ -16,11 +16,8 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.cpu.substitutes import SUBSTITUTES
-from nngrad.execution.lower import linearize, lower
-from nngrad.execution.program import Program
-from nngrad.graph import Variable
+from nngrad.extend import Program, Variable, linearize, lower, x64_if
 from nngrad.graph.jaxpr import primitives_in
-from nngrad.graph.spec import x64_if
 from tests.lowered import PLATFORMS, detours, lowered_for, turned
 from tests.oracle import as_tuple, nngrad_graph, projections
 from tests.samples import FAMILIES, Sample, all_samples

@@ -12,7 +12,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.graph import functions_of
+from nngrad.extend import functions_of
 from nngrad.inspection import Description, Kind, describe
 from nngrad.inspection.naming import formula_of
 

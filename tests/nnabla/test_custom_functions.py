@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable, functions_of
+from nngrad.extend import Variable, functions_of
 from tests.leaves import leaf
 from tests.oracle import check
 

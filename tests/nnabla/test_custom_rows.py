@@ -11,7 +11,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable
+from nngrad.extend import Variable
 from tests.leaves import leaf
 from tests.oracle import check
 

@@ -15,7 +15,7 @@ import nngrad
 import nngrad.functions as F
 import nngrad_command
 from backward_registry import registry
-from nngrad.graph import Composite, Op
+from nngrad.extend import Composite, Op
 from nngrad.graph.body_op import BodyOp
 from tests.public_names import RECORDED, public_names
 from tests.samples import FAMILIES, all_samples

@@ -14,8 +14,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
 from nngrad.execution import executable
-from nngrad.execution.lower import linearize, lower
-from nngrad.graph.bounded_cache import BoundedCache
+from nngrad.extend import BoundedCache, linearize, lower
 
 V = nn.Variable
 
