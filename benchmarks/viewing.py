@@ -14,8 +14,8 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.inspection import describe
-from nngrad.inspection.viewing.document import Measured, document, labels_of, structure_of_layout
-from nngrad.inspection.viewing.layout import layout
+from nngrad.inspection.viewing.document import Measured, document
+from nngrad.inspection.viewing.page_layout import page_layout
 from nngrad.inspection.viewing.runs import lifetimes_of
 from nngrad.inspection.viewing.view import embedded
 
@@ -76,7 +76,7 @@ def of_size(blocks: int, rounds: int) -> list[Row]:
         return embedded(document(described, "residual network", Measured(memory)))
 
     found["costs"], _ = shortest(costs, rounds)
-    laid_out, _ = shortest(lambda: layout(structure_of_layout(described), labels_of(described)), rounds)
+    laid_out, _ = shortest(lambda: page_layout(described), rounds)
     found["memory"], memory = shortest(lambda: lifetimes_of(described, outputs), rounds)
     found["document, with the layout"], text = shortest(written, rounds)
     nn.clear_parameters()

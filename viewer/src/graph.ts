@@ -5,9 +5,8 @@ export enum Kind { Function, Leaf, Parameter, Constant, Loop, InBody }
 export enum State { Nothing, Kept, Recomputed, Recomputation }
 export enum Bad { Finite, NaN, Infinite, FirstNaN }
 
-/** "rest": all repetitions of a block but the first, which stand closed until they are asked for. */
 export interface Group {
-  name: string; kind: GroupKind | "rest"; parent: number; times: number; children: number[];
+  name: string; kind: GroupKind; parent: number; times: number; children: number[];
   box: [number, number, number, number];
   /** Nodes in it, with those of the groups in it; likewise the other three. */
   count: number;
@@ -40,7 +39,8 @@ export class Graph {
   readonly ops: Written["ops"];
   readonly outputs: [number, number][];
   readonly columns: OrderColumn[];
-  readonly width: number; readonly height: number;
+  /** The width of each box, in which its title fits, and the largest. */
+  readonly widths: Float64Array; readonly widest: number; readonly height: number;
   readonly memory: Memory | null;
   readonly totals: Written["totals"];
   readonly strings: string[];
@@ -81,8 +81,9 @@ export class Graph {
     this.ops = written.ops;
     this.outputs = written.outputs;
     this.columns = written.columns;
-    this.width = written.box.width;
-    this.height = written.box.height;
+    this.widths = floats(nodes.width, n);
+    this.widest = this.widths.reduce((most, width) => Math.max(most, width), 0);
+    this.height = written.height;
     this.memory = written.memory && written.memory.live.length ? written.memory : null;
     this.totals = written.totals;
   }
@@ -99,24 +100,9 @@ export class Graph {
   }
 
   private groupsOf(written: Written): Group[] {
-    const empty = { children: [], count: 0, flops: 0, firstRow: Infinity, lastRow: -1 };
     const groups = written.groups.map((group): Group => ({
-      ...group, ...empty, children: [], name: this.strings[group.name] ?? "",
+      ...group, children: [], name: this.strings[group.name] ?? "", count: 0, flops: 0, firstRow: Infinity, lastRow: -1,
     }));
-    const blocks = new Map<number, number[]>();
-    written.groups.forEach(({ kind, parent }, i) => {
-      if (kind === "repetition" && parent >= 0) blocks.set(parent, [...(blocks.get(parent) ?? []), i]);
-    });
-    for (const [block, [, ...others]] of blocks) {
-      if (!others.length) continue;
-      const boxes = others.map((i) => groups[i].box);
-      for (const i of others) groups[i].parent = groups.length;
-      groups.push({
-        ...empty, children: [], name: `${others.length} more`, kind: "rest", parent: block, times: others.length,
-        box: [Math.min(...boxes.map((b) => b[0])), Math.min(...boxes.map((b) => b[1])),
-          Math.max(...boxes.map((b) => b[2])), Math.max(...boxes.map((b) => b[3]))],
-      });
-    }
     groups.forEach((group, i) => { if (group.parent >= 0) groups[group.parent].children.push(i); });
     for (let i = 0; i < this.count; i++) {
       for (let g = this.group[i]; g >= 0; g = groups[g].parent) {
@@ -138,6 +124,11 @@ export class Graph {
   /** What a node is called first where it is drawn: its op, or its own name if it is a leaf. */
   heading(node: number): string {
     return this.text("op", node) || this.text("name", node);
+  }
+
+  /** The same where it is drawn: of a path the end, since groups say the rest. */
+  caption(node: number): string {
+    return this.heading(node).split("/").at(-1) ?? "";
   }
 
   named(name: string): number {

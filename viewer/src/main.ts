@@ -152,11 +152,11 @@ async function start(): Promise<void> {
   exportMenu(view, stage);
   listenForKeys(view, controls);
   hooks(view, stage);
+  legend(view);
+  fill(); // which on a narrow screen takes room from the canvas
   const canvas = drawable(stage.canvas);
   view.resize(canvas.width, canvas.height);
   view.begin();
-  legend(view);
-  fill();
   stage.draw();
   timeline.draw();
 }

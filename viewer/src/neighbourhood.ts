@@ -9,9 +9,9 @@ export const MOST_NEIGHBOURS = 200;
 export function placeNeighbourhood(graph: Graph, node: number, most: number): Placement {
   const near = neighbours(graph, node, Math.min(most, MOST_NEIGHBOURS)).sort((a, b) => a - b), within = new Set(near);
   const layout = new dagre.graphlib.Graph();
-  layout.setGraph({ rankdir: "TB", nodesep: graph.width * 0.25, ranksep: graph.height * 1.1 });
+  layout.setGraph({ rankdir: "TB", nodesep: graph.height, ranksep: graph.height * 1.1 });
   layout.setDefaultEdgeLabel(() => ({}));
-  for (const at of near) layout.setNode(String(at), { width: graph.width, height: graph.height });
+  for (const at of near) layout.setNode(String(at), { width: graph.widths[at], height: graph.height });
   for (const at of near) {
     for (const operand of graph.operands(at)) if (within.has(operand)) layout.setEdge(String(operand), String(at));
   }
@@ -24,8 +24,8 @@ export function placeNeighbourhood(graph: Graph, node: number, most: number): Pl
     holder[at] = -1;
     x[at] = placed.x;
     y[at] = placed.y;
-    bounds.x0 = Math.min(bounds.x0, placed.x - graph.width);
-    bounds.x1 = Math.max(bounds.x1, placed.x + graph.width);
+    bounds.x0 = Math.min(bounds.x0, placed.x - graph.widths[at]);
+    bounds.x1 = Math.max(bounds.x1, placed.x + graph.widths[at]);
     bounds.y0 = Math.min(bounds.y0, placed.y - graph.height);
     bounds.y1 = Math.max(bounds.y1, placed.y + graph.height);
   }

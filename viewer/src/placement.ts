@@ -64,15 +64,15 @@ function boundsOf(graph: Graph, nodes: Int32Array, x: Float64Array, y: Float64Ar
     bounds.x1 = Math.max(bounds.x1, x1);
     bounds.y1 = Math.max(bounds.y1, y1);
   };
-  const halfWidth = graph.width / 2, halfHeight = graph.height / 2;
-  for (const i of nodes) include(x[i] - halfWidth, y[i] - halfHeight, x[i] + halfWidth, y[i] + halfHeight);
+  const halfHeight = graph.height / 2;
+  for (const i of nodes) include(x[i] - graph.widths[i] / 2, y[i] - halfHeight, x[i] + graph.widths[i] / 2, y[i] + halfHeight);
   for (const box of boxes) include(box.x0, box.y0, box.x1, box.y1);
   return bounds.x0 <= bounds.x1 ? bounds : { x0: 0, y0: 0, x1: 1, y1: 1 };
 }
 
 export function gridOf(graph: Graph, nodes: Int32Array, x: Float64Array, y: Float64Array, bounds: Rectangle): Grid {
   const area = (bounds.x1 - bounds.x0) * (bounds.y1 - bounds.y0);
-  const side = Math.max(2 * graph.width, Math.sqrt(area / 40_000));
+  const side = Math.max(10 * graph.height, Math.sqrt(area / 40_000));
   return new Grid(nodes, x, y, bounds, side, side);
 }
 

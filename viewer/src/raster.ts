@@ -20,10 +20,10 @@ export class Raster {
     const pixels = new Uint32Array(this.image.data.buffer);
     pixels.fill(0);
     const scale = camera.scale * ratio, { x, y } = placement, { of, shades } = colouring;
-    const halfWidth = graph.width / 2, halfHeight = graph.height / 2;
-    const seen = camera.seen(Math.max(graph.width, graph.height));
+    const halfHeight = graph.height / 2;
+    const seen = camera.seen(graph.widest);
     const paint = (node: number): void => {
-      const faint = lit !== null && lit[node] === 0;
+      const halfWidth = graph.widths[node] / 2, faint = lit !== null && lit[node] === 0;
       const left = Math.round((x[node] - halfWidth - camera.x) * scale), top = Math.round((y[node] - halfHeight - camera.y) * scale);
       const x0 = Math.max(0, left), x1 = Math.min(width, Math.max(left + 1, Math.round((x[node] + halfWidth - camera.x) * scale)));
       const y0 = Math.max(0, top), y1 = Math.min(height, Math.max(top + 1, Math.round((y[node] + halfHeight - camera.y) * scale)));

@@ -4,7 +4,7 @@ import { type Graph, Kind, State } from "./graph";
 import type { Rectangle } from "./grid";
 import { several } from "./numbers";
 import type { PlacedGroup } from "./placement";
-import { CHARACTER, type LineStyle, type Surface } from "./surface";
+import { CHARACTER, type LineStyle, type Surface, type TextStyle } from "./surface";
 import type { View } from "./view";
 
 /** Colours of the page, as its style sheet has them. */
@@ -13,10 +13,13 @@ export interface Theme {
   operand: string; user: string; band: string; group: string;
 }
 
-/** Widths of a box on the screen: from here on nodes are drawn one by one; from here on with edges. */
-export const BOXES = 26, EDGES = 18;
-/** Size of letters to which names shrink before they are cut. */
-const LEAST = 5;
+/** Heights of a box on the screen: from here on nodes are drawn one by one; with edges; with arrows. */
+export const BOXES = 5.5;
+const EDGES = 3.8, ARROWS = 13;
+/** Size of letters to which names shrink before they are cut, and the height of a box for a name of that size. */
+const LEAST = 5, NAMED = 8.4;
+/** The room above a group's nodes for its name, as it was laid out. */
+const TITLE = 26;
 const MOST_WITH_EDGES = 2500, MOST_RINGS = 3000;
 
 /** How many letters fit; what was made to fit does, whatever its size was rounded to. */
@@ -45,23 +48,22 @@ export class Scene {
   private readonly seen: number[] = [];
   constructor(private readonly view: View, private readonly camera: Camera, private readonly theme: Theme) {
     const { placement, graph } = view;
-    placement.grid.within(camera.seen(Math.max(graph.width, graph.height)), (node) => {
+    placement.grid.within(camera.seen(graph.widest), (node) => {
       if (placement.holder[node] === -1) this.seen.push(node);
     });
   }
 
   get visible(): number { return this.seen.length; }
 
-  private get boxWidth(): number { return this.view.graph.width * this.camera.scale; }
   private get boxHeight(): number { return this.view.graph.height * this.camera.scale; }
-  get single(): boolean { return this.boxWidth >= BOXES; }
+  get single(): boolean { return this.boxHeight >= BOXES; }
 
   /** All but nodes too small to be drawn one by one, which `raster` is asked for in between. */
   draw(surface: Surface, raster: (() => void) | null, edges = true): void {
     const { view } = this;
     this.columns(surface);
     this.openGroups(surface);
-    const detailed = this.boxWidth >= EDGES && this.seen.length <= MOST_WITH_EDGES && edges;
+    const detailed = this.boxHeight >= EDGES && this.seen.length <= MOST_WITH_EDGES && edges;
     if (detailed) this.edges(surface);
     if (raster !== null && !this.single) raster();
     else for (const node of this.seen) this.node(surface, node);
@@ -122,28 +124,30 @@ export class Scene {
     return times > 1 && kind !== "rest" ? `${name} × ${times.toLocaleString("en")}` : name;
   }
 
-  /** Names of open groups, in the margin above their nodes, or large across them where nodes have no names. */
+  /** Text as large as it fits, but no smaller than LEAST: then it is cut. */
+  private fitted(surface: Surface, text: string, x: number, y: number, room: number, style: TextStyle, cutting = cut): void {
+    const size = Math.max(Math.min(style.size, LEAST), Math.min(style.size, room / ([...text].length * CHARACTER)));
+    surface.text(cutting(text, size, room), x, y, { ...style, size });
+  }
+
+  /** Names of open groups, in the margin above their nodes, or large across nodes too small for names of their own. */
   private groupNames(surface: Surface): void {
     const { theme, view, camera } = this;
-    const margin = Math.min(14, (view.graph.height * 0.6) * camera.scale);
+    const margin = Math.min(16, TITLE * camera.scale), fits = margin * 0.75 >= LEAST;
     for (const group of view.placement.groups) {
       if (group.closed || view.graph.groups[group.group].kind === "order") continue;
       const at = this.onScreen(group);
       if (!at) continue;
-      if (margin >= 8 && this.boxWidth >= 60) {
+      if (fits) {
         const y = Math.min(Math.max(at.y, 30), at.y + at.height - margin), x = Math.max(at.x, 2);
-        const text = cut(this.groupTitle(group), margin * 0.8, at.x + at.width - x - 8);
-        const width = [...text].length * margin * 0.8 * CHARACTER + 6;
-        if (y !== at.y && text) surface.rectangle(x + 2, y, width, margin + 2, { fill: theme.panel });
-        surface.text(text, x + 5, y + margin * 0.62, { size: margin * 0.8, fill: theme.soft });
-      } else if (group.depth === 1 || at.height > 90) {
-        const over = margin >= 4 && this.single; // across the border, as nodes have names of their own
-        const size = over ? 10 : Math.min(13, at.height * 0.6), text = cut(this.groupTitle(group), size, at.width - 6);
+        const text = this.groupTitle(group), room = at.x + at.width - x - 8;
+        if (y !== at.y) surface.rectangle(x + 2, y, Math.min(room, [...text].length * margin * 0.75 * CHARACTER) + 6, margin + 2, { fill: theme.panel });
+        this.fitted(surface, text, x + 5, y + margin * 0.62, room, { size: margin * 0.75, fill: theme.soft });
+      } else if (!this.single && (group.depth === 1 || at.height > 90)) {
+        const size = Math.min(13, at.height * 0.6), text = cut(this.groupTitle(group), size, at.width - 6);
         if (size < 8 || text.length < 4) continue;
-        const width = [...text].length * size * CHARACTER + 8;
-        const top = over ? at.y + margin - size - 5 : at.y + 2;
-        surface.rectangle(at.x + 2, top, width, size + 4, { fill: theme.panel, radius: 3 });
-        surface.text(text, at.x + 6, top + 2 + size / 2, { size, fill: theme.ink });
+        surface.rectangle(at.x + 2, at.y + 2, [...text].length * size * CHARACTER + 8, size + 4, { fill: theme.panel, radius: 3 });
+        surface.text(text, at.x + 6, at.y + 4 + size / 2, { size, fill: theme.ink });
       }
     }
   }
@@ -162,14 +166,15 @@ export class Scene {
     // In the middle of what is seen of it.
     const middle = (Math.max(at.y, 0) + Math.min(at.y + height, this.camera.height)) / 2, left = Math.max(at.x, 0) + 8;
     const apart = height >= 2.6 * size;
-    const text = apart ? name : `${name}  ${more}`;
-    surface.text(cut(text, size, at.x + width - 4 - left), left, apart ? middle - size * 0.6 : middle, { size, fill: theme.ink, bold: true });
-    if (apart) surface.text(cut(more, size * 0.85, at.x + width - 4 - left), left, middle + size * 0.75, { size: size * 0.85, fill: theme.soft });
+    const room = at.x + width - 4 - left, both = `${name}  ${more}`;
+    const text = apart || lettersIn(LEAST, room) < both.length ? name : both;
+    this.fitted(surface, text, left, apart ? middle - size * 0.6 : middle, room, { size, fill: theme.ink, bold: true });
+    if (apart) this.fitted(surface, more, left, middle + size * 0.75, room, { size: size * 0.85, fill: theme.soft });
   }
 
   private node(surface: Surface, node: number): void {
     const { camera, theme, view } = this, { graph, placement, colouring } = view;
-    const width = this.boxWidth, height = this.boxHeight;
+    const width = graph.widths[node] * camera.scale, height = this.boxHeight;
     const x = camera.screenX(placement.x[node]) - width / 2, y = camera.screenY(placement.y[node]) - height / 2;
     const shade = colouring.shades[colouring.of[node]], faint = view.lit !== null && view.lit[node] === 0;
     const kind = graph.kind[node], leaf = !graph.isFunction(node), large = height >= 12;
@@ -180,23 +185,20 @@ export class Scene {
       ...(large && kind === Kind.Constant ? { dash: [3, 2] } : {}),
     });
     if (large && kind === Kind.Loop) surface.rectangle(x + 2.5, y + 2.5, width - 5, height - 5, { stroke: shade.ink, radius: 3 });
-    if (height >= 8) this.label(surface, node, x, y, faint ? theme.soft : shade.ink);
+    if (height >= NAMED) this.label(surface, node, x, y, faint ? theme.soft : shade.ink);
   }
 
   private label(surface: Surface, node: number, x: number, y: number, fill: string): void {
-    const { graph } = this.view, width = this.boxWidth, height = this.boxHeight;
-    const leaf = !graph.isFunction(node), inset = Math.min(leaf ? height * 0.35 : 10, width * 0.04);
-    const lines = height >= 44 && width >= 110 && !leaf ? 3 : height >= 25 && width >= 80 ? 2 : 1;
-    const room = width - 2 * inset, most = Math.min(15, height / (lines === 1 ? 1.5 : lines + 0.55));
-    // Rather a little smaller than cut short.
-    const size = lines > 1 ? most : Math.max(Math.min(most, LEAST), Math.min(most, room / (graph.heading(node).length * CHARACTER)));
-    const badge = lines === 1 ? "" : this.badge(node), badgeWidth = badge ? (badge.length + 1) * size * 0.8 * CHARACTER : 0;
-    const second = lines === 3 ? graph.text("name", node) : leaf ? graph.text("shape", node) : `${graph.text("name", node)}  ${graph.text("shape", node)}`;
-    const top = y + height / 2 - (lines - 1) * size * 0.56;
-    surface.text((leaf ? cutAhead : cut)(graph.heading(node), size, room - badgeWidth), x + inset, top, { size, fill, bold: true });
+    const { graph } = this.view, { scale } = this.camera, width = graph.widths[node] * scale, height = this.boxHeight;
+    const leaf = !graph.isFunction(node), inset = (leaf ? 16 : 10) * scale, room = width - 2 * inset;
+    const lines = height >= 44 && !leaf ? 3 : height >= 25 ? 2 : 1, title = graph.caption(node);
+    const badge = lines === 1 ? "" : this.badge(node), letters = [...title].length + (badge ? (badge.length + 1) * 0.8 : 0);
+    const size = Math.min(15, height / (lines === 1 ? 1.5 : lines + 0.55), room / (letters * CHARACTER));
+    const top = y + height / 2 - (lines - 1) * size * 0.56, below = { size: size * 0.84, fill };
+    this.fitted(surface, title, x + inset, top, badge ? room - (badge.length + 1) * size * 0.8 * CHARACTER : room, { size: Math.max(size, LEAST), fill, bold: true }, leaf ? cutAhead : cut);
     if (badge) surface.text(badge, x + width - inset, top, { size: size * 0.8, fill, align: "right" });
-    if (lines > 1) surface.text(cut(second, size * 0.84, room), x + inset, top + size * 1.15, { size: size * 0.84, fill });
-    if (lines > 2) surface.text(cut(graph.text("shape", node), size * 0.84, room), x + inset, top + size * 2.2, { size: size * 0.84, fill });
+    const said = lines === 1 ? [] : lines === 2 ? [graph.text("shape", node)] : [graph.text("name", node), graph.text("shape", node)];
+    said.forEach((text, k) => { this.fitted(surface, text, x + inset, top + size * (k ? 2.2 : 1.15), room, below); });
   }
 
   /** What is said in the corner of a box, so that it is read without colour. */
@@ -217,7 +219,7 @@ export class Scene {
       const group = end < 0 ? -1 - end : placement.holder[end];
       if (group < 0) {
         return { x: camera.screenX(placement.x[end]), y: camera.screenY(placement.y[end]),
-          halfWidth: graph.width * camera.scale / 2, halfHeight: graph.height * camera.scale / 2 };
+          halfWidth: graph.widths[end] * camera.scale / 2, halfHeight: graph.height * camera.scale / 2 };
       }
       const at = placement.groups[placement.placeOfGroup[group]];
       return { x: camera.screenX((at.x0 + at.x1) / 2), y: camera.screenY((at.y0 + at.y1) / 2),
@@ -253,7 +255,7 @@ export class Scene {
         this.curve(graph, operand, node, graph.order[operand] === graph.order[node] ? near : far);
       }
     }
-    const arrows = this.boxWidth >= 60;
+    const arrows = this.boxHeight >= ARROWS;
     surface.curves(far, { stroke: theme.edge, width: 1, alpha: 0.28, arrows });
     surface.curves(near, { stroke: theme.edge, width: 1.2, alpha: 0.7, arrows });
   }
@@ -261,19 +263,19 @@ export class Scene {
   /** Edges that end at closed groups: one for all between the same two, the more the wider. */
   private bundles(surface: Surface): void {
     const { theme, view } = this, widths = new Map<number, number[]>();
-    const shown = view.placement.bundles.filter(({ from, to }) => this.boxWidth >= EDGES || (from < 0 && to < 0));
+    const shown = view.placement.bundles.filter(({ from, to }) => this.boxHeight >= EDGES || (from < 0 && to < 0));
     for (const { from, to, count } of shown.sort((a, b) => b.count - a.count).slice(0, 400)) {
       const width = Math.min(6, Math.ceil(1 + Math.log2(count))), points = widths.get(width) ?? [];
       this.curve(view.graph, from, to, points);
       widths.set(width, points);
     }
-    for (const [width, points] of widths) surface.curves(points, { stroke: theme.edge, width, alpha: 0.3, arrows: this.boxWidth >= 60 });
+    for (const [width, points] of widths) surface.curves(points, { stroke: theme.edge, width, alpha: 0.3, arrows: this.boxHeight >= ARROWS });
   }
 
   private ring(surface: Surface, node: number, stroke: string, width: number, least: number): void {
     const { camera, view: { placement, graph } } = this;
     if (placement.holder[node] !== -1) return;
-    const w = Math.max(least, this.boxWidth + 4), h = Math.max(least, this.boxHeight + 4);
+    const w = Math.max(least, graph.widths[node] * camera.scale + 4), h = Math.max(least, this.boxHeight + 4);
     surface.rectangle(camera.screenX(placement.x[node]) - w / 2, camera.screenY(placement.y[node]) - h / 2, w, h, {
       stroke, width, radius: graph.isFunction(node) ? 5 : h / 2,
     });

@@ -11,8 +11,8 @@ import { Search } from "./search";
 
 export type Change = "camera" | "selection" | "placement" | "colours" | "step" | "search" | "path" | "message";
 
-/** Width of a box on the screen at which a node that is gone to is shown. */
-const LEGIBLE = 150;
+/** Height of a box on the screen at which a node that is gone to is shown, and at which names are read on a narrow screen. */
+const LEGIBLE = 32, READ = 16, NARROW = 600;
 const NEAR = 40;
 
 export class View {
@@ -112,11 +112,17 @@ export class View {
     this.changed("camera");
   }
 
-  /** All of the graph, or its upper part if it is too tall for its boxes to be seen. */
+  /** All of the graph; its upper part if it is too tall for its boxes to be seen, or wider than a narrow screen. */
   begin(): void {
     const { bounds } = this.placement, { camera } = this;
     this.fit();
-    if (camera.scale * this.graph.width >= BOXES) return;
+    if (camera.width < NARROW && camera.scale * this.graph.height < READ) {
+      camera.scale = READ / this.graph.height;
+      camera.x = bounds.x0 - 10 / camera.scale;
+      camera.y = bounds.y0 - 38 / camera.scale;
+      return;
+    }
+    if (camera.scale * this.graph.height >= BOXES) return;
     const tall = (bounds.x1 - bounds.x0) * camera.height / camera.width;
     this.fit({ ...bounds, y1: Math.min(bounds.y1, bounds.y0 + tall) });
   }
@@ -141,20 +147,20 @@ export class View {
     this.reveal(node);
     this.select(node);
     const { camera, graph, placement } = this, x = placement.x[node], y = placement.y[node];
-    const sx = camera.screenX(x), sy = camera.screenY(y), legible = graph.width * camera.scale >= LEGIBLE * 0.6;
+    const sx = camera.screenX(x), sy = camera.screenY(y), legible = graph.height * camera.scale >= LEGIBLE * 0.6;
     if (legible && sx > 60 && sy > 50 && sx < camera.width - 60 && sy < camera.height - 40) return;
-    if (!legible) camera.scale = LEGIBLE / graph.width;
+    if (!legible) camera.scale = LEGIBLE / graph.height;
     this.centreOn(x, y);
   }
 
   nodeAt(x: number, y: number): number {
     const { camera, graph, placement } = this, wx = camera.worldX(x), wy = camera.worldY(y);
     const slack = 3 / camera.scale;
-    const reachX = Math.max(graph.width / 2, slack), reachY = Math.max(graph.height / 2, slack);
+    const reachY = Math.max(graph.height / 2, slack);
     let best = -1, nearest = Infinity;
-    placement.grid.within({ x0: wx - reachX, y0: wy - reachY, x1: wx + reachX, y1: wy + reachY }, (node) => {
+    placement.grid.within({ x0: wx - graph.widest / 2 - slack, y0: wy - reachY, x1: wx + graph.widest / 2 + slack, y1: wy + reachY }, (node) => {
       const dx = Math.abs(placement.x[node] - wx), dy = Math.abs(placement.y[node] - wy);
-      if (dx <= reachX && dy <= reachY && dx + dy < nearest) [best, nearest] = [node, dx + dy];
+      if (dx <= Math.max(graph.widths[node] / 2, slack) && dy <= reachY && dx + dy < nearest) [best, nearest] = [node, dx + dy];
     });
     return best;
   }
@@ -216,7 +222,7 @@ export class View {
     if (!this.near) this.whole = { x: this.camera.x, y: this.camera.y, scale: this.camera.scale };
     this.near = most;
     this.replace(placeNeighbourhood(this.graph, node, most));
-    this.camera.fit(this.placement.bounds, 20, 38, 52, LEGIBLE / this.graph.width);
+    this.camera.fit(this.placement.bounds, 20, 38, 52, LEGIBLE / this.graph.height);
     this.select(node);
     this.say(`${this.placement.nodes.length} nodes around ${this.graph.text("name", node)}`);
   }

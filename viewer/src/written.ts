@@ -9,7 +9,7 @@ export type Statistics = [number, number, number, number, number, number, number
 
 export interface WrittenNodes {
   name: Column; op: Column; kind: Column; order: Column;
-  row: Column; x: Column; y: Column;
+  row: Column; x: Column; y: Column; width: Column;
   shape: Column; arguments: Column; scope: Column; place: Column;
   origin: Column; rule: Column; base: Column; asked: Column;
   flops: Column; bytes: Column; size: Column; runs: Column; state: Column;
@@ -18,7 +18,8 @@ export interface WrittenNodes {
   statistics: (Statistics | null)[] | null;
 }
 
-export type GroupKind = "order" | "scope" | "body" | "block" | "repetition";
+/** "rest": what stands closed until it is asked for. */
+export type GroupKind = "order" | "scope" | "body" | "block" | "repetition" | "rest";
 
 export interface WrittenGroup {
   name: Text; kind: GroupKind; parent: number; times: number;
@@ -40,7 +41,7 @@ export interface Written {
   ops: Record<string, { formula: string; summary: string }>;
   outputs: [number, number][];
   columns: OrderColumn[];
-  box: { width: number; height: number };
+  height: number;
   memory: Memory | null;
   totals: { functions: number; flops: number; bytes: number; peak: number };
 }

@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...extend import Op, SourceLocation, Spec
+from ...extend import SourceLocation, Spec
 from ..description import Description, Kind
 from ..naming import formula_of
-from .groups import Labels
 from .initial_view import initial_view
-from .layout import HEIGHT, WIDTH, layout
-from .rows import Structure, Wiring
+from .page_layout import HEIGHT, page_layout
 from .runs import Lifetimes
 
 VERSION = 1
@@ -59,7 +57,7 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         title: The title.
         measured: Facts besides its structure.
     """
-    laid = layout(structure_of_layout(described), labels_of(described))
+    laid = page_layout(described)
     groups = initial_view(laid).groups
     strings = Strings()
     costs = described.costs
@@ -68,7 +66,7 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         "op": strings.numbers([described.op_name(i) for i in range(len(described))]),
         "kind": _column(map(int, described.kinds)),
         "order": _column(described.orders),
-        "row": laid.line.tolist(), "x": laid.x.tolist(), "y": laid.y.tolist(),
+        "row": laid.line, "x": laid.x, "y": laid.y, "width": laid.width,
         "shape": strings.numbers(_shapes(described)),
         "arguments": _column(strings.numbers(_arguments(described))),
         "scope": _column(strings.numbers(described.scopes)),
@@ -82,7 +80,7 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         "size": _column([sum([spec.nbytes for spec in specs]) for specs in described.specs]),
         "runs": _column(described.runs),
         "state": _column(map(int, described.states)),
-        "group": laid.group.tolist(),
+        "group": laid.group,
         "time": None if measured.seconds is None else list(measured.seconds),
         "bad": None if measured.bad is None else _column(measured.bad),
         "statistics": None if measured.statistics is None else list(measured.statistics),
@@ -105,9 +103,9 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         "outputs": [list(output) for output in described.outputs],
         "columns": [
             {"order": lane.order, "label": lane.label, **dict(zip(_BOX, lane.box, strict=True))}
-            for lane in laid.lanes
+            for lane in laid.columns
         ],
-        "box": {"width": WIDTH, "height": HEIGHT},
+        "height": HEIGHT,
         "memory": None if lifetimes is None else lifetimes._asdict(),
         "totals": _totals(described, lifetimes),
         "strings": list(strings),
@@ -115,31 +113,6 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
 
 
 _BOX = ("x0", "y0", "x1", "y1")
-
-
-def structure_of_layout(described: Description) -> Structure:
-    """The structure that the layout of a graph depends on."""
-    starts = np.array(_starts(described.operands), np.int64)
-    return Structure(
-        np.array(described.orders, np.int64), np.array(described.bases, np.int64),
-        np.array(described.base_ranks, np.int64), np.diff(starts) == 0, np.array(described.body_of, np.int64),
-        [body.node for body in described.bodies],
-        Wiring(starts, np.array([node for read in described.operands for node, _ in read], np.int64)),
-    )  # fmt: skip
-
-
-def labels_of(described: Description) -> Labels:
-    """The properties by which a graph's nodes are grouped."""
-    scopes = Strings()
-    labels: dict[tuple[Op | None, tuple[Spec, ...]], int] = {}
-    scope = scopes.numbers(described.scopes)
-    label = [labels.setdefault(key, len(labels)) for key in zip(described.ops, described.specs, strict=True)]
-    return Labels(
-        np.array(scope, np.int64), list(scopes), np.array(label, np.int64),
-        ["" if op is None else op.name for op, _ in labels],
-        [(f"{body.role} of {described.op_name(body.node)}", body.runs) for body in described.bodies],
-        any([location is not None for location in described.locations]),
-    )  # fmt: skip
 
 
 def _starts(operands: Sequence[Sequence[Any]]) -> list[int]:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from ...extend import ControlOp
 from ..description import BodyEntry, Description, Kind
-from .document import labels_of, structure_of_layout
 from .initial_view import initial_view
-from .layout import layout
+from .layers import rows_of
+from .page_layout import page_layout
 
 
 class Choices(NamedTuple):
@@ -61,7 +61,7 @@ _NUMBERED = re.compile(r"(v|leaf)\d+")
 def contents_of(described: Description, choices: Choices, folded: bool) -> DrawingContents:
     """The contents of a graph's drawing; with `folded`, each group that is initially collapsed is one box."""
     nodes = described.members[-1]
-    rows = _rows(described, nodes)
+    rows = rows_of(described, nodes)
     readers: dict[int, list[int]] = {}
     for i in nodes:
         for o, _ in described.operands[i]:
@@ -91,7 +91,7 @@ def contents_of(described: Description, choices: Choices, folded: bool) -> Drawi
 
 def _closed(described: Description, nodes: Sequence[int]) -> dict[int, tuple[str, list[int]]]:
     """For each node in a collapsed group, the title of the group and its nodes."""
-    laid = layout(structure_of_layout(described), labels_of(described))
+    laid = page_layout(described)
     groups, holders = initial_view(laid)
     members: dict[int, list[int]] = {}
     for i in nodes:
@@ -109,20 +109,6 @@ def _folded_box(
     ops = Counter([described.op_name(i) for i in functions])
     full = "\n".join([f"{title}: {note}", *[f"{name}: {count}" for name, count in sorted(ops.items())]])
     return Box("function", title, (note,), order, middle, "", full, is_result, ())
-
-
-def _rows(described: Description, nodes: Sequence[int]) -> dict[int, int]:
-    """The rank of the function of order 0 that each node comes from; a node of unknown origin is in the row of its last
-    operand."""
-    rows: dict[int, int] = {}
-    for i in nodes:
-        rank = described.base_ranks[i] if described.orders[i] else described.ranks[i]
-        if rank < 0:
-            above = [o for o, _ in described.operands[i] if described.ops[o] is not None]
-            last = max(above, key=lambda o: (described.orders[o], described.ranks[o]), default=-1)
-            rank = rows[last] if last >= 0 else described.ranks[i]
-        rows[i] = rank
-    return rows
 
 
 def _box(described: Description, i: int, choices: Choices, row: int, is_result: bool) -> Box:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..naming import common_path
 from .draw_contents import Box, DrawingContents
-from .draw_places import Link, Thing, column_centres
 from .draw_routes import Places, Route, routes_of, tracks_of
+from .layers import Link, Things, column_centres, layers_of
 from .svg import shortened, text_width
-
-Cell = tuple[int, int]
-"""A row and a column."""
 
 
 class DrawingLayers(NamedTuple):
@@ -26,88 +24,27 @@ class DrawingLayers(NamedTuple):
     """The order of differentiation of each column."""
 
 
-def layers_of(contents: DrawingContents) -> DrawingLayers:
-    """The layers and columns of boxes.
-
-    A box is in the row of the forward function that it comes from, and in the column of its order of differentiation.
-    Boxes in the same row and column (a cell) may depend on each other, so a cell takes several layers: downwards in the
-    forward column, upwards where gradients come from below. All cells of a row have a layer in common, so a gradient is
-    beside its forward function. A leaf is one layer above its first reader.
-    """
+def _layers(contents: DrawingContents) -> DrawingLayers:
+    """The layers and columns of boxes; leaves lie before their leftmost reader, which has the same column."""
     boxes, arrows, by_order = contents
     orders = sorted({box.order for box in boxes}) if by_order else [0]
     column = [orders.index(box.order) if by_order else 0 for box in boxes]
-    floating = [_is_leaf(box) for box in boxes]
-    readers: list[list[int]] = [[] for _ in boxes]
-    operands: list[list[int]] = [[] for _ in boxes]
+    readers: dict[int, list[int]] = {i: [] for i in range(len(boxes))}
+    operands: dict[int, list[int]] = {i: [] for i in range(len(boxes))}
     for source, target in arrows:
         readers[source].append(target)
         operands[target].append(source)
-    cells: dict[Cell, list[int]] = {}
-    for i, box in enumerate(boxes):
-        if not (floating[i] and readers[i]):
-            cells.setdefault((box.row, column[i]), []).append(i)
-    depth = _depths(cells, operands)
-    upwards = {cell: by_order and cell[1] > 0 and _comes_from_below(cell, members, boxes, column, operands)
-               for cell, members in cells.items()}  # fmt: skip
-    layer = [0] * len(boxes)
-    free = [0] * len(orders)
-    for row in sorted({row for row, _ in cells}):
-        here = [cell for cell in sorted(cells) if cell[0] == row]
-        # The row goes to the first layer with room in all columns; taller cells extend up beside earlier rows.
-        line = max([free[c] for _, c in here])
-        placed: dict[int, int] = {}
-        for cell in here:
-            members, c = cells[cell], cell[1]
-            height = 1 + max([depth[i] for i in members])
-            within = {i: height - 1 - depth[i] if upwards[cell] else depth[i] for i in members}
-            begin = _best_begin(range(max(free[c], line - height + 1), line + 1), within, placed, operands, readers)
-            placed.update({i: begin + at for i, at in within.items()})
-            free[c] = begin + height
-        for i, at in placed.items():
-            layer[i] = at
-    for i in reversed(range(len(boxes))):  # readers come after their operands
-        if floating[i] and readers[i]:
-            first = min(readers[i], key=lambda r: (column[r], layer[r]))
-            cell = (boxes[first].row, column[first])
-            column[i] = column[first]
-            layer[i] = layer[first] + (1 if upwards.get(cell) else -1)
-    used = sorted(set(layer))
-    at_place = {old: new for new, old in enumerate(used)}
-    return DrawingLayers(tuple([at_place[n] for n in layer]), tuple(column), tuple(orders))
-
-
-def _is_leaf(box: Box) -> bool:
-    return box.kind in ("leaf", "constant")
-
-
-def _depths(cells: Mapping[Cell, Sequence[int]], operands: Sequence[Sequence[int]]) -> dict[int, int]:
-    """The length of each box's longest dependency chain within its cell."""
-    depth: dict[int, int] = {}
-    for members in cells.values():
-        inside = set(members)
-        for i in members:
-            # Folded parts may read each other: operands later in the list are ignored.
-            depth[i] = 1 + max([depth.get(o, -1) for o in operands[i] if o in inside], default=-1)
-    return depth
-
-
-def _comes_from_below(
-    cell: Cell, members: Sequence[int], boxes: Sequence[Box], column: Sequence[int], operands: Sequence[Sequence[int]]
-) -> bool:
-    """Whether a cell reads mostly from lower rows of its own column; True in a tie."""
-    rows = [boxes[o].row for i in members for o in operands[i] if column[o] == cell[1] and not _is_leaf(boxes[o])]
-    below, above = sum([row > cell[0] for row in rows]), sum([row < cell[0] for row in rows])
-    return below >= above
-
-
-def _best_begin(
-    begins: range, within: Mapping[int, int], placed: Mapping[int, int], operands: Sequence[Sequence[int]],
-    readers: Sequence[Sequence[int]],
-) -> int:  # fmt: skip
-    """The first layer for a cell that keeps arrows to already placed boxes of its row short; in a tie the topmost."""
-    ends = [(i, o) for i in within for o in (*operands[i], *readers[i]) if o in placed]
-    return min(begins, key=lambda begin: sum([abs(within[i] + begin - placed[o]) for i, o in ends]))
+    floating = [i for i, box in enumerate(boxes) if box.kind in ("leaf", "constant") and readers[i]]
+    at = {i: (box.row, column[i]) for i, box in enumerate(boxes)}
+    for i in floating:
+        del at[i]
+    layer, upwards = layers_of(at, operands)
+    for i in reversed(floating):  # readers come after their operands
+        first = min(readers[i], key=lambda r: (column[r], layer[r]))
+        column[i] = column[first]
+        layer[i] = layer[first] + (1 if at.get(first) in upwards else -1)
+    number = {n: k for k, n in enumerate(sorted(set(layer.values())))}
+    return DrawingLayers(tuple([number[layer[i]] for i in range(len(boxes))]), tuple(column), tuple(orders))
 
 
 TITLE, NOTE, CAPTION = 12.0, 9.0, 9.5
@@ -172,7 +109,7 @@ def drawing_layout(contents: DrawingContents, headers: bool) -> DrawingLayout:
         headers: Whether columns have titles.
     """
     boxes = contents.boxes
-    layers = layers_of(contents)
+    layers = _layers(contents)
     inner = [tuple([drawing_layout(body, False) for _, body in box.bodies]) for box in boxes]
     lines = [_lines(box) for box in boxes]
     sizes = [_size(box, texts, within) for box, texts, within in zip(boxes, lines, inner, strict=True)]
@@ -226,7 +163,8 @@ def _across(
     for c in range(len(orders)):
         members = [i for i in range(len(boxes)) if column[i] == c]
         number = {i: n for n, i in enumerate(members)}
-        things = [Thing(layer[i], widths[i], _SPACE, False) for i in members]
+        halves = [widths[i] / 2 for i in members]
+        things = Things([layer[i] for i in members], halves, halves[:], [_SPACE] * len(members))
         leanings, keys = [0.0] * len(members), [boxes[i].scope for i in members]
         at: dict[tuple[int, int], int] = {}
         links: list[Link] = []
@@ -241,12 +179,15 @@ def _across(
             for n in range(layer[source] + step, layer[target] + step, step):
                 last = n == layer[target]
                 if not last and (source, n) not in at:
-                    at[source, n] = len(things)
-                    things.append(Thing(n, 2.0, _TRACK, True))
+                    at[source, n] = len(things.layer)
+                    things.layer.append(n)
+                    things.left.append(1.0)
+                    things.right.append(1.0)
+                    things.space.append(_TRACK)
                     leanings.append(0.0)
                     keys.append("")
                 here = number[target] if last else at[source, n]
-                weight = 1.0 + 2.0 * things[before].is_point + 2.0 * things[here].is_point
+                weight = 1.0 + 2.0 * (before >= len(members)) + 2.0 * (here >= len(members))
                 links.append(Link(before, here, weight) if step > 0 else Link(here, before, weight))
                 before = here
         links = list(dict.fromkeys(links))
@@ -256,7 +197,7 @@ def _across(
         for i, n in number.items():
             x[i] = begin + centres[n]
         points.update({key: begin + centres[n] for key, n in at.items()})
-        right = begin + max([centre + thing.width / 2 for centre, thing in zip(centres, things, strict=True)]) + _INNER
+        right = begin + max(map(operator.add, centres, things.right)) + _INNER
         columns.append((orders[c], left, right))
         here_tracks = tracks.get(c, {})
         for source, n in here_tracks.items():

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .layout import WHOLE, Group, Layout
+from .page_layout import Group, PageLayout
 
 MOST = 40
 """The maximum number of boxes in the initial view of a large graph, if collapsing groups can achieve it."""
 SMALL = 60
 """The maximum number of boxes for which all groups stay open."""
+
+
+WHOLE = 3000
+"""The number of nodes from which the page initially shows every repetition, since otherwise little would be visible."""
 
 
 class InitialView(NamedTuple):
@@ -22,7 +26,7 @@ class InitialView(NamedTuple):
     """For each group the outermost collapsed group that contains it or is it; -1 for none."""
 
 
-def initial_view(laid: Layout) -> InitialView:
+def initial_view(laid: PageLayout) -> InitialView:
     """Choose the groups to collapse: all repetitions of a block except the first; in a large graph also scopes, bodies
     and blocks, the smallest first, until few boxes are left."""
     groups = list(laid.groups)
@@ -34,7 +38,7 @@ def initial_view(laid: Layout) -> InitialView:
         if group.kind == "block" and len(repetitions) == group.times:
             _enclose(groups, repetitions[1:], f"{group.times - 1} more", group.times - 1)
     own = [0] * len(groups)
-    nodes = laid.group.tolist()
+    nodes = laid.group
     for i in nodes:
         own[i] += i >= 0
     sizes = own[:]

@@ -1,0 +1,243 @@
+"""The layout that pictures and pages share: the layer and the column of each function of a graph, and horizontal
+positions within a column.
+
+Positions are those of Sugiyama's method: an arrow over several layers may have a point in each layer between, boxes and
+points are sorted by the means of their neighbours, and then moved so that arrows become short. That is a quadratic
+programme, which is solved layer by layer, each exactly, by pooling things that would overlap. In later rounds
+reweighting turns squares into lengths, since the least sum of lengths has straight lines and a few bends, and that of
+squares many small bends.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..description import Description
+
+Cell = tuple[int, int]
+"""A row and a column."""
+SWEEPS, MOVES, SQUARES = 12, 100, 40
+_LIGHT = 0.02
+"""The weight that pulls things to the middle if nothing else does."""
+_STILL = 0.1
+"""Iteration stops when nothing moves farther than this."""
+
+
+# ---------------------------------------------------------------- layers
+
+
+def rows_of(described: Description, nodes: Sequence[int]) -> dict[int, int]:
+    """The row of each node outside of bodies: the rank of the function of order 0 that it comes from; a node of unknown
+    origin is in the row of its last operand."""
+    rows: dict[int, int] = {}
+    for i in nodes:
+        rank = described.base_ranks[i] if described.orders[i] else described.ranks[i]
+        if rank < 0:
+            above = [o for o, _ in described.operands[i] if described.ops[o] is not None]
+            last = max(above, key=lambda o: (described.orders[o], described.ranks[o]), default=-1)
+            rank = rows[last] if last >= 0 else described.ranks[i]
+        rows[i] = rank
+    return rows
+
+
+def layers_of(at: Mapping[int, Cell], operands: Mapping[int, Sequence[int]]) -> tuple[dict[int, int], set[Cell]]:
+    """The layer of each node, counted from the top, and the cells whose chains go upwards.
+
+    A node is in the row of the forward function that it comes from, and in the column of its order of differentiation.
+    Nodes in the same row and column (a cell) may depend on each other, so a cell takes several layers: downwards in the
+    forward column, upwards where gradients come from below. All cells of a row have a layer in common, so a gradient is
+    beside its function.
+
+    Args:
+        at: The row and column of each node.
+        operands: The nodes that each of them reads; others are ignored.
+    """
+    depth: dict[int, int] = {}
+    layer: dict[int, int] = {}
+    free: dict[int, int] = {}
+    upwards: set[Cell] = set()
+    for row, nodes in itertools.groupby(sorted(at, key=lambda i: (*at[i], i)), key=lambda i: at[i][0]):
+        here = list(nodes)
+        # The row goes to the first layer with room in all columns; taller cells extend up beside earlier rows.
+        line = max([free.get(at[i][1], 0) for i in here])
+        arrows = [(i, o) for i in here for o in operands[i] if o in at and at[o][0] == row]
+        for column, cell in itertools.groupby(here, key=lambda i: at[i][1]):
+            members = list(cell)
+            for i in members:
+                # Folded parts may read each other: operands later in the list are ignored.
+                within = [depth[o] for o in operands[i] if o in depth and at[o] == at[i]]
+                depth[i] = 1 + max(within, default=-1)
+            height = 1 + max([depth[i] for i in members])
+            begin = line
+            if column > 0 and _comes_from_below(row, column, members, at, operands):
+                upwards.add((row, column))
+                inside = {i: height - 1 - depth[i] for i in members}
+            else:
+                inside = {i: depth[i] for i in members}
+            begins = range(max(free.get(column, 0), line - height + 1), line + 1)
+            if len(begins) > 1:
+                # The layer that keeps arrows to the boxes already placed in this row short; in a tie the topmost.
+                ends = [(inside[a], layer[b]) for arrow in arrows for a, b in (arrow, arrow[::-1])
+                        if a in inside and b in layer]  # fmt: skip
+                begin = min(begins, key=lambda begin: sum([abs(n + begin - other) for n, other in ends]))
+            layer.update({i: begin + n for i, n in inside.items()})
+            free[column] = begin + height
+    return layer, upwards
+
+
+def _comes_from_below(
+    row: int, column: int, members: Sequence[int], at: Mapping[int, Cell], operands: Mapping[int, Sequence[int]]
+) -> bool:
+    """Whether a cell reads mostly from lower rows of its own column; True in a tie."""
+    read = [at[o][0] for i in members for o in operands[i] if o in at and at[o][1] == column]
+    return sum([r > row for r in read]) >= sum([r < row for r in read])
+
+
+# ---------------------------------------------------------------- positions in a column
+
+
+class Things(NamedTuple):
+    """The boxes in a column, and the points of arrows; each field is a list over all of them."""
+
+    layer: list[int]
+    left: list[float]
+    """How far each extends to the left of its centre, and to the right."""
+    right: list[float]
+    space: list[float]
+    """The free space on either side of it."""
+
+
+class Link(NamedTuple):
+    """A segment of an arrow, between two things of different layers."""
+
+    upper: int
+    lower: int
+    weight: float
+
+
+Near = list[list[tuple[int, float]]]
+"""For each thing those that it is linked with, each with the weight of the link."""
+
+
+def column_centres(
+    things: Things, links: Sequence[Link], leanings: Sequence[float], keys: Sequence[object],
+    sweeps: int = SWEEPS, moves: int = MOVES,
+) -> list[float]:  # fmt: skip
+    """The centres of the things in one column; the leftmost edge is at 0.
+
+    Args:
+        things: The things to place.
+        links: The arrow segments, which should be short and cross rarely.
+        leanings: For each thing the pull towards columns on the left (below 0) or on the right.
+        keys: Equal keys for things that should be side by side.
+        sweeps: The maximum number of passes that sort, and of those that move.
+        moves: See `sweeps`.
+    """
+    count = len(things.layer)
+    layers: list[list[int]] = [[] for _ in range(1 + max(things.layer, default=-1))]
+    for i, n in enumerate(things.layer):
+        layers[n].append(i)
+    layers = list(filter(None, layers))
+    up: Near = [[] for _ in range(count if sweeps or moves else 0)]
+    down: Near = [[] for _ in up]
+    for upper, lower, weight in links:
+        down[upper].append((lower, weight))
+        up[lower].append((upper, weight))
+    _order(layers, things, links, (down, up), leanings, keys, sweeps)
+    x = _moved(layers, things, up, down, moves)
+    left = min([value - width for value, width in zip(x, things.left, strict=True)], default=0.0)
+    return [value - left for value in x]
+
+
+def _order(
+    layers: list[list[int]], things: Things, links: Sequence[Link], near: tuple[Near, Near],
+    leanings: Sequence[float], keys: Sequence[object], sweeps: int,
+) -> None:  # fmt: skip
+    """Sort each layer so that few links cross; the best of several orders wins."""
+    wide = [layer for layer in layers if len(layer) > 1] if sweeps else []
+    fewest, best = _crossings(layers, things, links) if wide else 0, [list(layer) for layer in wide]
+    share = {i: (n + 0.5) / len(layer) for layer in layers for n, i in enumerate(layer)}
+    for sweep in range(min(sweeps, SWEEPS) if wide else 0):
+        others, ours = near if sweep % 2 else near[::-1]
+        for layer in reversed(wide) if sweep % 2 else wide:
+            means = {}
+            for i in layer:
+                read = others[i] or ours[i]
+                mean = sum([share[j] for j, _ in read]) / len(read) if read else share[i]
+                means[i] = mean + 0.5 * leanings[i]
+            together: dict[object, list[float]] = {}
+            for i in layer:
+                together.setdefault(keys[i] if keys[i] else i, []).append(means[i])
+            group = {key: sum(values) / len(values) for key, values in together.items()}
+            layer.sort(key=lambda i: (group[keys[i] if keys[i] else i], str(keys[i]), means[i]))
+            share.update({i: (n + 0.5) / len(layer) for n, i in enumerate(layer)})
+        crossed = _crossings(layers, things, links)
+        if crossed < fewest:
+            fewest, best = crossed, [list(layer) for layer in wide]
+    for layer, order in zip(wide, best, strict=True):
+        layer[:] = order
+
+
+def _crossings(layers: Sequence[Sequence[int]], things: Things, links: Sequence[Link]) -> int:
+    """The number of crossings of links."""
+    at = {i: n for layer in layers if len(layer) > 1 for n, i in enumerate(layer)}
+    between: dict[int, list[tuple[int, int]]] = {}
+    for upper, lower, _ in links:
+        n = things.layer[upper]
+        if upper in at:
+            between.setdefault(n, []).append((at[upper], at.get(lower, 0)))
+    crossed = 0
+    for ends in between.values():
+        seen: list[int] = []
+        for _, lower in sorted(ends):
+            crossed += len(seen) - bisect.bisect_right(seen, lower)
+            bisect.insort(seen, lower)
+    return crossed
+
+
+def _moved(layers: Sequence[Sequence[int]], things: Things, up: Near, down: Near, moves: int) -> list[float]:
+    """Centres that minimise the squared lengths of links; no two things of a layer overlap."""
+    x = [0.0] * len(things.layer)
+    offsets: list[list[float]] = []
+    for layer in layers:
+        row = [0.0]
+        for a, b in itertools.pairwise(layer):
+            space = max(things.space[a], things.space[b])
+            row.append(row[-1] + (things.right[a] + things.left[b] + space))
+        for i, at in zip(layer, row, strict=True):
+            x[i] = at - row[-1] / 2
+        if moves:
+            offsets.append(row)
+    for move in range(min(moves, MOVES)):
+        numbers, moved = range(len(layers)), 0.0
+        for n in numbers if move % 2 == 0 else reversed(numbers):
+            wanted, weights = [], []
+            for i, offset in zip(layers[n], offsets[n], strict=True):
+                near = [*up[i], *down[i]]
+                if move > SQUARES:
+                    near = [(j, w / (1 + abs(x[i] - x[j]))) for j, w in near]
+                weight = sum([w for _, w in near]) + _LIGHT
+                wanted.append(sum([x[j] * w for j, w in near]) / weight - offset)
+                weights.append(weight)
+            for i, at, offset in zip(layers[n], rising(wanted, weights), offsets[n], strict=True):
+                moved = max(moved, abs(at + offset - x[i]))
+                x[i] = at + offset
+        if moved < _STILL and move > SQUARES:
+            break
+    return x
+
+
+def rising(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
+    """Isotonic regression: the nondecreasing numbers nearest to `wanted` in weighted least squares, by pooling."""
+    pools: list[tuple[float, float, int]] = []
+    for value, weight in zip(wanted, weights, strict=True):
+        count = 1
+        while pools and pools[-1][0] > value:
+            other, other_weight, other_count = pools.pop()
+            value = (value * weight + other * other_weight) / (weight + other_weight)
+            weight, count = weight + other_weight, count + other_count
+        pools.append((value, weight, count))
+    return [value for value, _, count in pools for _ in range(count)]

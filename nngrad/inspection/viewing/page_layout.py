@@ -1,0 +1,336 @@
+"""`page_layout`: the coordinates of each node of a page, and of the groups around nodes.
+
+There is a column for each order of differentiation. Functions have the layers of pictures (`layers_of`), so a gradient
+lies beside its forward function; leaves lie to the left of their first reader, and bodies below the node that owns
+them. A layer takes a line, or several for bodies and for many nodes. Groups are intervals of lines, so that the page
+can leave out lines of which nothing is shown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..description import Description, Kind
+from .groups import Interval, intervals_of, outermost_first
+from .layers import Cell, Link, Things, column_centres, layers_of, rows_of
+
+HEIGHT = 44
+"""The height of a node's box."""
+_LETTER, _LEAST_WIDTH, _MOST_LETTERS = 16.2, 124, 40
+"""The width of a letter of a title as high as the box, the minimum width of a box, and the most letters that fit."""
+_NAME_LETTER = 14
+"""The width of a letter of a group's name."""
+_ROUND = Kind.LEAF, Kind.PARAMETER, Kind.CONSTANT
+"""The kinds of nodes whose boxes have round ends."""
+_ENDS = 20, 32
+"""The part of its width that a title does not use, and that in a box with round ends."""
+_GAP_X, _GAP_Y = 22, 26
+_BETWEEN_COLUMNS = 90
+_PADDING, _TITLE = 8, 26
+"""The padding of a group's box on each side, and the additional padding at the top for its title."""
+_LEAST_IN_A_LINE = 8
+_EARLY = 4
+"""Forward functions of a lower rank are only a few steps away from leaves."""
+_SORTED, _MOVED = 2_000, 2_000
+"""The numbers of nodes that all passes over a column together may sort, and move."""
+
+Box = tuple[int, int, int, int]
+"""Left, top, right, bottom."""
+
+
+class Column(NamedTuple):
+    """The nodes of one order of differentiation."""
+
+    order: int
+    label: str
+    box: Box
+
+
+class Group(NamedTuple):
+    """A group of nodes."""
+
+    kind: str
+    """'order', 'scope', 'block' (all its repetitions together), 'repetition', 'body', or 'rest' for an initially
+    collapsed one (`initial_view`)."""
+    name: str
+    parent: int
+    """The group that contains it; -1 for none."""
+    times: int
+    """The number of runs of a body, or of repetitions of a block."""
+    box: Box
+
+
+class PageLayout(NamedTuple):
+    """The coordinates of nodes. Boxes of nodes do not overlap, and boxes of groups only if one contains the other."""
+
+    line: list[int]
+    """The line of each node, counted from the top."""
+    x: list[int]
+    """The centre of each node's box."""
+    y: list[int]
+    width: list[int]
+    """The width of each node's box, in which its title fits."""
+    group: list[int]
+    """The innermost group that contains each node."""
+    groups: list[Group]
+    """The groups, each after the one that contains it."""
+    columns: list[Column]
+    """The orders of differentiation, from left to right."""
+
+
+def page_layout(described: Description) -> PageLayout:
+    """Compute the coordinates of each node."""
+    return _Layout(described).finished()
+
+
+class _Span(NamedTuple):
+    """A group before coordinates."""
+
+    kind: str
+    name: str
+    parent: int
+    times: int
+    first: int
+    """Its lines, and its left and right edge."""
+    last: int
+    left: float
+    right: float
+
+
+class _Layout:
+    """The layout in progress. Lines and positions of nodes in bodies are relative to those of the owner at first."""
+
+    def __init__(self, described: Description) -> None:
+        self._described = d = described
+        count = len(d)
+        titles = [d.op_name(i) or d.names[i].rpartition("/")[2] for i in range(count)]
+        self._width = [
+            max(_LEAST_WIDTH, math.ceil(_LETTER * min(len(title), _MOST_LETTERS)) + _ENDS[d.kinds[i] in _ROUND])
+            for i, title in enumerate(titles)
+        ]
+        self._line, self._x = [0] * count, [0.0] * count
+        self._left = [width / 2 for width in self._width]
+        """How far a node extends to the left of its centre, with its leaves and bodies; likewise to the right."""
+        self._right = self._left[:]
+        self._lines = [1] * count
+        """The lines that a node takes, with its bodies."""
+        self._leaves: dict[int, list[int]] = {}
+        """The leaves to the left of each node."""
+        self._body_lines, self._body_width = [0] * len(d.bodies), [0.0] * len(d.bodies)
+        self._spans: list[_Span] = []
+        self._group = [-1] * count
+
+    def finished(self) -> PageLayout:
+        """The layout of the whole graph."""
+        d = self._described
+        for b in reversed(range(len(d.bodies))):  # nested ones first
+            nodes = d.members.get(b, [])
+            self._body_lines[b], columns = self._place(nodes, _cells_in_body(d, nodes))
+            for width, _ in columns.values():
+                self._body_width[b] = width + 2 * _PADDING
+                for i in nodes:
+                    self._x[i] -= width / 2
+        nodes = d.members.get(-1, [])
+        rows = _brought_down(d, rows_of(d, nodes))
+        count, columns = self._place(nodes, {i: (rows[i], d.orders[i]) for i in nodes})
+        begin = 0.0
+        for order, (width, by_line) in sorted(columns.items()):
+            begin = self._around_column(order, by_line, begin, width) + _BETWEEN_COLUMNS
+        for b in range(len(d.bodies)):
+            self._below_owner(b)
+        return self._measured(sorted(columns), count)
+
+    def _place(
+        self, nodes: Sequence[int], at: Mapping[int, Cell]
+    ) -> tuple[int, dict[int, tuple[float, dict[int, list[int]]]]]:
+        """Set line and position of nodes that are not in each other's bodies, given their cells.
+
+        Returns:
+            The number of lines, and of each column the width and the functions by first line.
+        """
+        d = self._described
+        body = d.body_of[nodes[0]] if nodes else -1
+        operands = {i: tuple([o for o, _ in d.operands[i] if d.body_of[o] == body]) for i in nodes}
+        reader: dict[int, int] = {}
+        for i in reversed(nodes):
+            reader.update(dict.fromkeys(operands[i], i))
+        placed = {}
+        for i in nodes:
+            if i in reader and (d.ops[i] is None or not d.operands[i]):
+                self._leaves.setdefault(reader[i], []).append(i)
+                self._left[reader[i]] += self._width[i] + _GAP_X
+            else:
+                placed[i] = at[i]
+                self._extend(i)
+        number = _narrow(layers_of(placed, operands)[0], placed)
+        tall = [1] * (1 + max(number.values(), default=-1))
+        for i, n in number.items():
+            tall[n] = max(tall[n], self._lines[i])
+        first = np.cumsum([0, *tall]).tolist()
+        columns: dict[int, list[int]] = {}
+        for i, (_, column) in placed.items():
+            columns.setdefault(column, []).append(i)
+        found: dict[int, tuple[float, dict[int, list[int]]]] = {}
+        for column, members in columns.items():
+            found[column] = self._across(members, number, operands), {}
+            for i in members:
+                self._line[i] = first[number[i]]
+                found[column][1].setdefault(self._line[i], []).append(i)
+                edge = self._x[i] - self._width[i] / 2
+                for leaf in reversed(self._leaves.get(i, ())):
+                    self._line[leaf], self._x[leaf] = self._line[i], edge - _GAP_X - self._width[leaf] / 2
+                    edge -= _GAP_X + self._width[leaf]
+        return first[-1], found
+
+    def _extend(self, i: int) -> None:
+        """Add bodies to the extent of a node."""
+        for b in self._described.bodies_of.get(i, ()):
+            self._lines[i] += self._body_lines[b]
+            self._left[i] = max(self._left[i], self._body_width[b] / 2)
+            self._right[i] = max(self._right[i], self._body_width[b] / 2)
+
+    def _across(
+        self, members: Sequence[int], number: Mapping[int, int], operands: Mapping[int, Sequence[int]]
+    ) -> float:
+        """Set the positions of the nodes of a column, from 0 on, and return its width."""
+        count = len(members)
+        place = {i: n for n, i in enumerate(members)} if count <= _MOVED else {}
+        left, right = [self._left[i] for i in members], [self._right[i] for i in members]
+        things = Things([number[i] for i in members], left, right, [_GAP_X] * count)
+        links = []
+        for i in place:
+            for o in operands[i]:
+                if o in place and number[o] != number[i]:
+                    upper, lower = (o, i) if number[o] < number[i] else (i, o)
+                    links.append(Link(place[upper], place[lower], 1 / (number[lower] - number[upper])))
+        centres = column_centres(things, links, [0.0] * count, [""] * count, _SORTED // count, _MOVED // count)
+        for i, centre in zip(members, centres, strict=True):
+            self._x[i] = centre
+        return max([centre + half for centre, half in zip(centres, right, strict=True)])
+
+    def _around_column(self, order: int, by_line: Mapping[int, list[int]], begin: float, width: float) -> float:
+        """Find the groups of a column, move it to its place, and return its right edge."""
+        d, spans = self._described, self._spans
+        lines = sorted(by_line)
+        rows = [by_line[line] for line in lines]
+        ends = [line + max([self._lines[i] for i in row]) - 1 for line, row in zip(lines, rows, strict=True)]
+        left = [min([self._x[i] - self._left[i] for i in row]) for row in rows]
+        right = [max([self._x[i] + self._right[i] for i in row]) for row in rows]
+        name = {0: "forward", 1: "gradient"}.get(order, f"order {order}")
+        found = sorted([Interval("order", name, 0, len(rows) - 1), *intervals_of(d, rows)], key=outermost_first)
+        innermost, depth = [-1] * len(rows), [0] * len(found)
+        base = len(spans)
+        for k, (kind, name, first, last, times) in enumerate(found):
+            parent, rest = innermost[first], slice(first, last + 1)
+            depth[k] = 1 + (depth[parent - base] if parent >= 0 else 0)
+            innermost[rest] = [base + k] * (last + 1 - first)
+            spans.append(_Span(kind, name, parent, times, lines[first], ends[last], min(left[rest]), max(right[rest])))
+        for k in range(len(spans) - 1, base, -1):  # wide enough for their names, and parents for their children
+            span = spans[k]
+            span = spans[k] = span._replace(right=max(span.right, span.left + _NAME_LETTER * (len(span.name) + 2)))
+            outer = spans[span.parent]
+            spans[span.parent] = outer._replace(right=max(outer.right, span.right))
+        width = max(width, spans[base].right)
+        side = _PADDING * max(depth)
+        begin += side
+        spans[base:] = [s._replace(left=s.left + begin, right=s.right + begin) for s in spans[base:]]
+        for row, group in zip(rows, innermost, strict=True):
+            for i in row:
+                for node in (i, *self._leaves.get(i, ())):
+                    self._x[node] += begin
+                    self._group[node] = group
+        return begin + width + side
+
+    def _below_owner(self, b: int) -> None:
+        """Move the nodes of a body to below the node that owns it."""
+        d, body, nodes = self._described, self._described.bodies[b], self._described.members.get(b, [])
+        if not nodes:
+            return
+        owner = body.node
+        x, half = self._x[owner], self._body_width[b] / 2 - _PADDING
+        begin = self._line[owner] + 1 + sum([self._body_lines[other] for other in d.bodies_of[owner] if other < b])
+        for i in nodes:
+            self._line[i] += begin
+            self._x[i] += x
+            self._group[i] = len(self._spans)
+        name, last = f"{body.role} of {d.op_name(owner)}", begin + self._body_lines[b] - 1
+        self._spans.append(_Span("body", name, self._group[owner], body.runs, begin, last, x - half, x + half))
+
+    def _measured(self, orders: Sequence[int], count: int) -> PageLayout:
+        """The layout, once groups are known."""
+        spans = self._spans
+        up, down, side = _margins(spans)
+        above, below = [0] * (count + 1), [0] * (count + 1)
+        for span, u, low in zip(spans, up, down, strict=True):
+            above[span.first] = max(above[span.first], u)
+            below[span.last] = max(below[span.last], low)
+        tops, top = [], 0
+        for line in range(count):
+            top += above[line]
+            tops.append(top)
+            top += HEIGHT + _GAP_Y + below[line]
+        groups: list[Group] = []
+        columns: list[Column] = []
+        for span, u, low, beside in zip(spans, up, down, side, strict=True):
+            left, right, bottom = math.floor(span.left), math.ceil(span.right), tops[span.last] + HEIGHT
+            box = left - beside, tops[span.first] - u, right + beside, bottom + low
+            groups.append(Group(span.kind, span.name, span.parent, span.times, box))
+            if span.kind == "order":
+                columns.append(Column(orders[len(columns)], span.name, (left, tops[span.first], right, bottom)))
+        y = [tops[line] + HEIGHT // 2 for line in self._line]
+        return PageLayout(self._line, [round(x) for x in self._x], y, self._width, self._group, groups, columns)
+
+
+def _brought_down(described: Description, rows: Mapping[int, int]) -> dict[int, int]:
+    """The rows, where functions that are few steps away from leaves move to directly above their first reader."""
+    d = described
+    latest: dict[int, int] = {}
+    moved: dict[int, int] = {}
+    for i in sorted(rows, reverse=True):
+        if d.orders[i] == 0 and d.operands[i]:
+            if d.ranks[i] <= _EARLY and i in latest:
+                moved[i] = latest[i] - 1
+            for o, _ in d.operands[i]:
+                latest[o] = min(latest.get(o, rows[i]), moved.get(i, rows[i]))
+    return {i: moved.get(d.bases[i] if d.orders[i] else i, row) for i, row in rows.items()}
+
+
+def _cells_in_body(described: Description, nodes: Sequence[int]) -> dict[int, Cell]:
+    """The row of each node of a body, below the nodes of the body that it reads."""
+    row: dict[int, int] = {}
+    for i in nodes:
+        row[i] = 1 + max([row.get(o, 0) for o, _ in described.operands[i]], default=0)
+    return {i: (n, 0) for i, n in row.items()}
+
+
+def _narrow(layer: Mapping[int, int], at: Mapping[int, Cell]) -> dict[int, int]:
+    """The layers, where one with many nodes becomes several."""
+    sizes = Counter([(layer[i], column) for i, (_, column) in at.items()])
+    seen: Counter[tuple[int, int]] = Counter()
+    key = {}
+    for i in at:
+        cell = layer[i], at[i][1]
+        key[i] = layer[i] * len(at) + seen[cell] // max(_LEAST_IN_A_LINE, math.isqrt(sizes[cell]))
+        seen[cell] += 1
+    number = {each: n for n, each in enumerate(sorted(set(key.values())))}
+    return {i: number[each] for i, each in key.items()}
+
+
+def _margins(spans: Sequence[_Span]) -> tuple[list[int], list[int], list[int]]:
+    """The margins between a group's box and its nodes: above, below, and on both sides."""
+    up, down, side = [_PADDING + _TITLE] * len(spans), [_PADDING] * len(spans), [_PADDING] * len(spans)
+    for k in range(len(spans) - 1, -1, -1):
+        p = spans[k].parent
+        if p >= 0:
+            if spans[p].first == spans[k].first:
+                up[p] = max(up[p], up[k] + _PADDING + _TITLE)
+            if spans[p].last == spans[k].last:
+                down[p] = max(down[p], down[k] + _PADDING)
+            if spans[k].kind != "body":
+                side[p] = max(side[p], side[k] + _PADDING)
+    return up, down, side
