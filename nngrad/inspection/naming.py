@@ -154,6 +154,8 @@ def common(scopes: Iterable[ScopePath]) -> ScopePath:
 
 def common_path(paths: Collection[tuple[str, ...]]) -> tuple[str, ...]:
     """The common prefix of paths."""
+    if len(paths) == 1:
+        return next(iter(paths))
     first, last = min(paths, default=()), max(paths, default=())
     differ = (k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
     return first[: next(differ, min(len(first), len(last)))]

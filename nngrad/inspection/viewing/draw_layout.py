@@ -29,11 +29,11 @@ def _layers(contents: DrawingContents) -> DrawingLayers:
     boxes, arrows, by_order = contents
     orders = sorted({box.order for box in boxes}) if by_order else [0]
     column = [orders.index(box.order) if by_order else 0 for box in boxes]
-    readers: dict[int, list[int]] = {i: [] for i in range(len(boxes))}
-    operands: dict[int, list[int]] = {i: [] for i in range(len(boxes))}
+    readers: list[list[int]] = [[] for _ in boxes]
+    operands: list[list[tuple[int, int]]] = [[] for _ in boxes]
     for source, target in arrows:
         readers[source].append(target)
-        operands[target].append(source)
+        operands[target].append((source, target))
     floating = [i for i, box in enumerate(boxes) if box.kind in ("leaf", "constant") and readers[i]]
     at = {i: (box.row, column[i]) for i, box in enumerate(boxes)}
     for i in floating:

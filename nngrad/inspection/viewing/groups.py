@@ -60,9 +60,8 @@ def intervals_of(described: Description, rows: Sequence[Sequence[int]]) -> list[
              for row in rows]  # fmt: skip
     if not any(described.locations):  # scopes were inferred from parameters, not recorded as functions were applied
         paths = _filled(paths)
-    for n, (row, path) in enumerate(zip([*rows, ()], [*paths, ()], strict=True)):
-        before = tuple([name for name, _ in opened[1:]])
-        same = len(path) if before == path else len(common_path([before, path]))
+    for n, (row, before, path) in enumerate(zip([*rows, ()], [(), *paths], [*paths, ()], strict=True)):
+        same = len(path if path == before else common_path({before, path}))
         while len(opened) > same + 1:
             name, items = opened.pop()
             found += _blocks(described, rows, items)
@@ -87,8 +86,9 @@ def _filled(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
         waiting.append(k)
     filled: list[tuple[str, ...]] = []
     for path, later in zip(paths, deeper, strict=True):
-        between = common_path([filled[-1], later]) if filled and len(later) > len(path) else ()
-        filled.append(between if len(between) > len(path) and between[: len(path)] == path else path)
+        before, depth = filled[-1] if filled else (), len(path)
+        deep = () != before[depth : depth + 1] == later[depth : depth + 1] and before[:depth] == path == later[:depth]
+        filled.append(common_path({before, later}) if deep else path)
     return filled
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from ..description import Description
 
 Cell = tuple[int, int]
 """A row and a column."""
+Operands = Sequence[Sequence[tuple[int, int]]]
 SWEEPS, MOVES, SQUARES = 12, 100, 40
 _LIGHT = 0.02
 """The weight that pulls things to the middle if nothing else does."""
@@ -43,57 +45,62 @@ def rows_of(described: Description, nodes: Sequence[int]) -> dict[int, int]:
     return rows
 
 
-def layers_of(at: Mapping[int, Cell], operands: Mapping[int, Sequence[int]]) -> tuple[dict[int, int], set[Cell]]:
+def layers_of(at: Mapping[int, Cell], operands: Operands) -> tuple[dict[int, int], set[Cell]]:
     """The layer of each node, counted from the top, and the cells whose chains go upwards.
 
     A node is in the row of the forward function that it comes from, and in the column of its order of differentiation.
     Nodes in the same row and column (a cell) may depend on each other, so a cell takes several layers: downwards in the
-    forward column, upwards where gradients come from below. All cells of a row have a layer in common, so a gradient is
-    beside its function.
+    forward column, upwards where gradients come from below. All cells of a row have a layer in common, which has all
+    nodes that do not depend on others of their cell: such a gradient is beside its function.
 
     Args:
         at: The row and column of each node.
-        operands: The nodes that each of them reads; others are ignored.
+        operands: For each node pairs that begin with a node that it reads; nodes without a place are ignored.
     """
-    depth: dict[int, int] = {}
     layer: dict[int, int] = {}
     free: dict[int, int] = {}
     upwards: set[Cell] = set()
-    for row, nodes in itertools.groupby(sorted(at, key=lambda i: (*at[i], i)), key=lambda i: at[i][0]):
-        here = list(nodes)
+    cells: dict[Cell, list[int]] = {}
+    for i, cell in at.items():
+        cells.setdefault(cell, []).append(i)
+    for row, here in itertools.groupby(sorted(cells), key=operator.itemgetter(0)):
+        columns = [column for _, column in here]
         # The row goes to the first layer with room in all columns; taller cells extend up beside earlier rows.
-        line = max([free.get(at[i][1], 0) for i in here])
-        arrows = [(i, o) for i in here for o in operands[i] if o in at and at[o][0] == row]
-        for column, cell in itertools.groupby(here, key=lambda i: at[i][1]):
-            members = list(cell)
-            for i in members:
-                # Folded parts may read each other: operands later in the list are ignored.
-                within = [depth[o] for o in operands[i] if o in depth and at[o] == at[i]]
-                depth[i] = 1 + max(within, default=-1)
-            height = 1 + max([depth[i] for i in members])
-            begin = line
-            if column > 0 and _comes_from_below(row, column, members, at, operands):
+        line = max([free.get(column, 0) for column in columns])
+        arrows: list[tuple[int, int]] = []
+        for column in columns:
+            inside: dict[int, int] = {}
+            chained: set[int] = set()
+            below = 0  # how many more operands are in lower rows of the column than in higher ones
+            for i in cells[row, column]:
+                depth = 0
+                for o, _ in operands[i]:
+                    if o in inside:  # folded parts may read each other: operands later in the list are ignored
+                        depth = max(depth, inside[o] + 1)
+                        chained |= {i, o}
+                    elif o in at:
+                        other, beside = at[o]
+                        if other == row:
+                            arrows.append((i, o))
+                        elif beside == column:
+                            below += 1 if other > row else -1
+                inside[i] = depth
+            last = max(inside.values())
+            if column > 0 and below >= 0:
                 upwards.add((row, column))
-                inside = {i: height - 1 - depth[i] for i in members}
-            else:
-                inside = {i: depth[i] for i in members}
-            begins = range(max(free.get(column, 0), line - height + 1), line + 1)
+                if last:
+                    inside = {i: last - depth for i, depth in inside.items()}
+            begin = line
+            begins = range(max(free.get(column, 0), line - last), line + 1) if last else ()
             if len(begins) > 1:
                 # The layer that keeps arrows to the boxes already placed in this row short; in a tie the topmost.
                 ends = [(inside[a], layer[b]) for arrow in arrows for a, b in (arrow, arrow[::-1])
-                        if a in inside and b in layer]  # fmt: skip
+                        if a in chained and b in layer]  # fmt: skip
                 begin = min(begins, key=lambda begin: sum([abs(n + begin - other) for n, other in ends]))
-            layer.update({i: begin + n for i, n in inside.items()})
-            free[column] = begin + height
+            for i, n in inside.items():
+                layer[i] = begin + n if i in chained else line
+            free[column] = begin + last + 1
     return layer, upwards
-
-
-def _comes_from_below(
-    row: int, column: int, members: Sequence[int], at: Mapping[int, Cell], operands: Mapping[int, Sequence[int]]
-) -> bool:
-    """Whether a cell reads mostly from lower rows of its own column; True in a tie."""
-    read = [at[o][0] for i in members for o in operands[i] if o in at and at[o][1] == column]
-    return sum([r > row for r in read]) >= sum([r < row for r in read])
 
 
 # ---------------------------------------------------------------- positions in a column
@@ -159,7 +166,7 @@ def _order(
     """Sort each layer so that few links cross; the best of several orders wins."""
     wide = [layer for layer in layers if len(layer) > 1] if sweeps else []
     fewest, best = _crossings(layers, things, links) if wide else 0, [list(layer) for layer in wide]
-    share = {i: (n + 0.5) / len(layer) for layer in layers for n, i in enumerate(layer)}
+    share = {i: (n + 0.5) / len(layer) for layer in layers if wide for n, i in enumerate(layer)}
     for sweep in range(min(sweeps, SWEEPS) if wide else 0):
         others, ours = near if sweep % 2 else near[::-1]
         for layer in reversed(wide) if sweep % 2 else wide:
@@ -202,7 +209,7 @@ def _moved(layers: Sequence[Sequence[int]], things: Things, up: Near, down: Near
     """Centres that minimise the squared lengths of links; no two things of a layer overlap."""
     x = [0.0] * len(things.layer)
     offsets: list[list[float]] = []
-    for layer in layers:
+    for layer in layers if moves else filter(lambda layer: len(layer) > 1, layers):
         row = [0.0]
         for a, b in itertools.pairwise(layer):
             space = max(things.space[a], things.space[b])

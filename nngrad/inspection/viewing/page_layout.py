@@ -9,11 +9,8 @@ can leave out lines of which nothing is shown.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from ..description import Description, Kind
 from .groups import Interval, intervals_of, outermost_first
@@ -153,50 +150,46 @@ class _Layout:
         Returns:
             The number of lines, and of each column the width and the functions by first line.
         """
-        d = self._described
-        body = d.body_of[nodes[0]] if nodes else -1
-        operands = {i: tuple([o for o, _ in d.operands[i] if d.body_of[o] == body]) for i in nodes}
-        reader: dict[int, int] = {}
-        for i in reversed(nodes):
-            reader.update(dict.fromkeys(operands[i], i))
-        placed = {}
+        d, operands = self._described, self._described.operands
+        reader = {o: i for i in reversed(nodes) for o, _ in operands[i]}
+        placed: dict[int, Cell] = {}
         for i in nodes:
-            if i in reader and (d.ops[i] is None or not d.operands[i]):
+            if i in reader and (d.ops[i] is None or not operands[i]):
                 self._leaves.setdefault(reader[i], []).append(i)
                 self._left[reader[i]] += self._width[i] + _GAP_X
             else:
                 placed[i] = at[i]
-                self._extend(i)
-        number = _narrow(layers_of(placed, operands)[0], placed)
-        tall = [1] * (1 + max(number.values(), default=-1))
-        for i, n in number.items():
-            tall[n] = max(tall[n], self._lines[i])
-        first = np.cumsum([0, *tall]).tolist()
-        columns: dict[int, list[int]] = {}
-        for i, (_, column) in placed.items():
-            columns.setdefault(column, []).append(i)
-        found: dict[int, tuple[float, dict[int, list[int]]]] = {}
-        for column, members in columns.items():
-            found[column] = self._across(members, number, operands), {}
+        for i in placed.keys() & d.bodies_of.keys():
+            self._extend(i)
+        number: dict[int, int] = {}
+        columns: dict[int, dict[int, list[int]]] = {}
+        end = 0
+        for n, row in enumerate(_narrow(layers_of(placed, operands)[0], placed)):
+            for column, members in row.items():
+                columns.setdefault(column, {})[end] = members
+                for i in members:
+                    number[i], self._line[i] = n, end
+            end += max([self._lines[i] for members in row.values() for i in members])
+        found = {}
+        for column, by_line in columns.items():
+            members = [i for row in by_line.values() for i in row]
+            found[column] = self._across(members, number), by_line
             for i in members:
-                self._line[i] = first[number[i]]
-                found[column][1].setdefault(self._line[i], []).append(i)
-                edge = self._x[i] - self._width[i] / 2
-                for leaf in reversed(self._leaves.get(i, ())):
-                    self._line[leaf], self._x[leaf] = self._line[i], edge - _GAP_X - self._width[leaf] / 2
-                    edge -= _GAP_X + self._width[leaf]
-        return first[-1], found
+                if i in self._leaves:
+                    edge = self._x[i] - self._width[i] / 2
+                    for leaf in reversed(self._leaves[i]):
+                        self._line[leaf], self._x[leaf] = self._line[i], edge - _GAP_X - self._width[leaf] / 2
+                        edge -= _GAP_X + self._width[leaf]
+        return end, found
 
     def _extend(self, i: int) -> None:
         """Add bodies to the extent of a node."""
-        for b in self._described.bodies_of.get(i, ()):
+        for b in self._described.bodies_of[i]:
             self._lines[i] += self._body_lines[b]
             self._left[i] = max(self._left[i], self._body_width[b] / 2)
             self._right[i] = max(self._right[i], self._body_width[b] / 2)
 
-    def _across(
-        self, members: Sequence[int], number: Mapping[int, int], operands: Mapping[int, Sequence[int]]
-    ) -> float:
+    def _across(self, members: Sequence[int], number: Mapping[int, int]) -> float:
         """Set the positions of the nodes of a column, from 0 on, and return its width."""
         count = len(members)
         place = {i: n for n, i in enumerate(members)} if count <= _MOVED else {}
@@ -204,7 +197,7 @@ class _Layout:
         things = Things([number[i] for i in members], left, right, [_GAP_X] * count)
         links = []
         for i in place:
-            for o in operands[i]:
+            for o, _ in self._described.operands[i]:
                 if o in place and number[o] != number[i]:
                     upper, lower = (o, i) if number[o] < number[i] else (i, o)
                     links.append(Link(place[upper], place[lower], 1 / (number[lower] - number[upper])))
@@ -225,20 +218,23 @@ class _Layout:
         found = sorted([Interval("order", name, 0, len(rows) - 1), *intervals_of(d, rows)], key=outermost_first)
         innermost, depth = [-1] * len(rows), [0] * len(found)
         base = len(spans)
-        for k, (kind, name, first, last, times) in enumerate(found):
+        parents, lefts, rights = [], [], []
+        for k, (_, _, first, last, _) in enumerate(found):
             parent, rest = innermost[first], slice(first, last + 1)
             depth[k] = 1 + (depth[parent - base] if parent >= 0 else 0)
             innermost[rest] = [base + k] * (last + 1 - first)
-            spans.append(_Span(kind, name, parent, times, lines[first], ends[last], min(left[rest]), max(right[rest])))
-        for k in range(len(spans) - 1, base, -1):  # wide enough for their names, and parents for their children
-            span = spans[k]
-            span = spans[k] = span._replace(right=max(span.right, span.left + _NAME_LETTER * (len(span.name) + 2)))
-            outer = spans[span.parent]
-            spans[span.parent] = outer._replace(right=max(outer.right, span.right))
-        width = max(width, spans[base].right)
+            parents.append(parent)
+            lefts.append(min(left[rest]))
+            rights.append(max(right[rest]))
+        for k in range(len(found) - 1, -1, -1):  # wide enough for their names, and parents for their children
+            rights[k] = max(rights[k], lefts[k] + _NAME_LETTER * (len(found[k].name) + 2))
+            if k:
+                rights[parents[k] - base] = max(rights[parents[k] - base], rights[k])
+        width = max(width, rights[0])
         side = _PADDING * max(depth)
         begin += side
-        spans[base:] = [s._replace(left=s.left + begin, right=s.right + begin) for s in spans[base:]]
+        for (kind, name, first, last, times), parent, a, b in zip(found, parents, lefts, rights, strict=True):
+            spans.append(_Span(kind, name, parent, times, lines[first], ends[last], a + begin, b + begin))
         for row, group in zip(rows, innermost, strict=True):
             for i in row:
                 for node in (i, *self._leaves.get(i, ())):
@@ -308,17 +304,21 @@ def _cells_in_body(described: Description, nodes: Sequence[int]) -> dict[int, Ce
     return {i: (n, 0) for i, n in row.items()}
 
 
-def _narrow(layer: Mapping[int, int], at: Mapping[int, Cell]) -> dict[int, int]:
-    """The layers, where one with many nodes becomes several."""
-    sizes = Counter([(layer[i], column) for i, (_, column) in at.items()])
-    seen: Counter[tuple[int, int]] = Counter()
-    key = {}
-    for i in at:
-        cell = layer[i], at[i][1]
-        key[i] = layer[i] * len(at) + seen[cell] // max(_LEAST_IN_A_LINE, math.isqrt(sizes[cell]))
-        seen[cell] += 1
-    number = {each: n for n, each in enumerate(sorted(set(key.values())))}
-    return {i: number[each] for i, each in key.items()}
+def _narrow(layer: Mapping[int, int], at: Mapping[int, Cell]) -> list[dict[int, list[int]]]:
+    """The nodes of each layer by column, where a layer with many nodes becomes several."""
+    cells: list[dict[int, list[int]]] = [{} for _ in range(1 + max(layer.values(), default=-1))]
+    for i, (_, column) in at.items():
+        cells[layer[i]].setdefault(column, []).append(i)
+    rows: list[dict[int, list[int]]] = []
+    for here in cells:
+        begin = len(rows)
+        for column, members in here.items():
+            width = max(_LEAST_IN_A_LINE, math.isqrt(len(members)))
+            for k in range(0, len(members), width):
+                if begin + k // width == len(rows):
+                    rows.append({})
+                rows[begin + k // width][column] = members[k : k + width]
+    return rows
 
 
 def _margins(spans: Sequence[_Span]) -> tuple[list[int], list[int], list[int]]:
