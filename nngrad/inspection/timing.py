@@ -1,4 +1,4 @@
-"""`measure`: the time of forward and backward in an iteration, each with its preparation on the host."""
+"""How long forward and backward take in an iteration, each with its preparation on the host."""
 
 from __future__ import annotations
 
