@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -54,7 +54,7 @@ class BinAxis(NamedTuple):
 
 
 def over_samples(
-    boxes: jax.Array, images: tuple[int, ...], bins: tuple[int, ...], scale: Any, ratio: int | None, start: jax.Array,
+    boxes: jax.Array, images: Sequence[int], bins: tuple[int, ...], scale: Any, ratio: int | None, start: jax.Array,
     part: Callable[[jax.Array, jax.Array], jax.Array],
 ) -> jax.Array:
     """`start` plus the parts of all samples in the bins of `boxes` (K, 5) in `images`, given as (count, height, width).

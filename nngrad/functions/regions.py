@@ -9,7 +9,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Variable, composite, op
-from ..graph.arguments import Ints, Static, as_ints
+from ..graph.arguments import Ints, Shape, Static, as_ints
 from ..graph.axes import AxisMap
 from ..graph.spec import FLOAT32
 from . import loops, reduction
@@ -38,7 +38,7 @@ def _check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -
 
 @op(linear=True, axes=AxisMap(places=lambda f: ((None, 2), (0, None))), cost=_cost)
 def box_averages(
-    x: Array, boxes: Array, /, images: Ints, output_size: Ints, spatial_scale: Static, sampling_ratio: int | None
+    x: Array, boxes: Array, /, images: Shape, output_size: Ints, spatial_scale: Static, sampling_ratio: int | None
 ) -> jax.Array:
     """The averages of images over the bins of boxes: the op behind `roi_align`.
 
@@ -51,10 +51,10 @@ def box_averages(
         (K, bins, C).
     """
     x, count = floating(x), math.prod(as_ints(output_size))
-    _check_shape("x", x.shape, (math.prod(as_ints(images)), *x.shape[1:2]))
+    _check_shape("x", x.shape, (math.prod(images), *x.shape[1:2]))
     points = lax.expand_dims(widened(x), (0,))
     y = over_samples(
-        boxes, as_ints(images), as_ints(output_size), spatial_scale, sampling_ratio,
+        boxes, images, as_ints(output_size), spatial_scale, sampling_ratio,
         lax.full((1, boxes.shape[0] * count, x.shape[1]), 0, points.dtype),
         lambda weights, indices: weighted_points.forward(points, weights, indices, True),
     )
@@ -63,7 +63,7 @@ def box_averages(
 
 @op(linear=True, axes=AxisMap(places=lambda f: ((None, None, 1), (None, None))), cost=_cost)
 def box_averages_transpose(
-    dy: Array, boxes: Array, /, images: Ints, output_size: Ints, spatial_scale: Static, sampling_ratio: int | None
+    dy: Array, boxes: Array, /, images: Shape, output_size: Ints, spatial_scale: Static, sampling_ratio: int | None
 ) -> jax.Array:
     """The transpose of `box_averages`: each bin is added to the pixels that it averages.
 
@@ -74,11 +74,11 @@ def box_averages_transpose(
     Returns:
         (pixels of all images, C).
     """
-    dy, size = floating(dy), math.prod(as_ints(images))
+    dy, size = floating(dy), math.prod(images)
     _check_shape("dy", dy.shape, (boxes.shape[0], math.prod(as_ints(output_size)), *dy.shape[2:3]))
     sums = widened(lax.reshape(dy, (1, dy.shape[0] * dy.shape[1], dy.shape[2])))
     x = over_samples(
-        boxes, as_ints(images), as_ints(output_size), spatial_scale, sampling_ratio,
+        boxes, images, as_ints(output_size), spatial_scale, sampling_ratio,
         lax.full((1, size, dy.shape[2]), 0, sums.dtype),
         lambda weights, indices: weighted_points_data_grad.forward(sums, weights, indices, size, True),
     )
