@@ -26,7 +26,7 @@ KINDS = {
     inspect.Parameter.KEYWORD_ONLY: griffe.ParameterKind.keyword_only,
     inspect.Parameter.VAR_KEYWORD: griffe.ParameterKind.var_keyword,
 }
-DECORATED = "nngrad.functions.", "nngrad.parametric_functions.", "nngrad.jax.transforms."
+DECORATED = "nngrad.functions.", "nngrad.parametric_functions.", "nngrad.initializer.", "nngrad.jax.transforms."
 
 
 class Signatures(griffe.Extension):
