@@ -74,7 +74,7 @@ class OnPaper(Mesh):
         return jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding)
 
 
-def compiled(step: TrainStep) -> jax.stages.Compiled:
+def compiled(step: TrainStep[Any]) -> jax.stages.Compiled:
     """The executable of a step, as its calls compile it, without arrays."""
     solver, update = step._solver, step._update
     inputs = [jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in step._input_specs]
@@ -105,5 +105,5 @@ def account_of(executable: jax.stages.Compiled) -> Account:
     assert costs is not None and memory is not None
     return Account(
         costs["flops"], costs["bytes accessed"], memory.temp_size_in_bytes, memory.argument_size_in_bytes,
-        collectives(executable.as_text()),
+        collectives(executable.as_text() or ""),
     )
