@@ -193,7 +193,6 @@ def interpret(
     return [value(y) for y in outputs]
 
 
-
 def _tell(kind: Kind, f: Function, inputs: list[Any], results: Arrays, execution: Execution, more: More = ()) -> None:
     event = Event(kind, f, tuple(inputs), results, None, execution)
     for hear in (*[hear for hear, kinds in more if kind in kinds], *build_options().listeners[kind]):

@@ -220,17 +220,24 @@ def _lives(steps: list[LoopSteps], results: Sequence[int]) -> Timeline:
     live: list[int] = []
     now = 0
     for t, step in enumerate(steps):
-        dying = [i for i in step.read if i in values and values[i].last == t]
-        reusable = [values[i].nbytes for i in dying if step.read[i]]
-        made = [i for i in step.made if i in values]
-        now += sum([values[i].nbytes for i in made])
-        reused = 0
-        for i in made:
-            if values[i].nbytes in reusable:
-                reusable.remove(values[i].nbytes)
-                reused += values[i].nbytes
-        live.append(now - reused + step.inner)
-        now -= sum([values[i].nbytes for i in dying]) + sum([values[i].nbytes for i in made if values[i].last == t])
+        reusable: list[int] = []
+        made = dying = reused = 0
+        for i, in_its_place in step.read.items():
+            if i in values and values[i].last == t:
+                nbytes = values[i].nbytes
+                dying += nbytes
+                if in_its_place:
+                    reusable.append(nbytes)
+        for i in step.made:
+            if i in values:
+                nbytes = values[i].nbytes
+                made += nbytes
+                dying += nbytes if values[i].last == t else 0
+                if nbytes in reusable:
+                    reusable.remove(nbytes)
+                    reused += nbytes
+        live.append(now + made - reused + step.inner)
+        now += made - dying
     return Timeline([step.op for step in steps], live, values, [next(iter(step.made)) for step in steps])
 
 
