@@ -14,7 +14,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from ..extend import Array, Block, Call, Op, block_of, calls_of, op, without_identities
+from ..extend import Array, Block, Call, Op, op
 from ..functions.convolution import convolve_filter_grad
 from .convolutions import is_by_elements
 from .facts import CHANNELS_LAST, first_order, last_order, to_shape
@@ -41,8 +41,8 @@ class _Layouts:
     """Rewrites the calls of a block, and tracks the layouts in which each value exists."""
 
     def __init__(self, block: Block) -> None:
-        calls, self._specs = calls_of(block)
-        self._given, self._outputs = without_identities(block, calls)
+        self._specs = block.spec_by_number
+        self._given, self._outputs = block.without_identities()
         self._block = block
         self._calls: list[Call] = []
         self._free = min(self._specs, default=0)
@@ -65,7 +65,7 @@ class _Layouts:
         if not self._last:
             return self._block
         outputs = [self._as_first(i) for i in self._outputs]
-        return block_of(self._block.inputs, self._calls, outputs)
+        return Block.of(self._block.inputs, self._calls, outputs)
 
     # ---------------------------------------------------------------- which calls
 

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..extend import Block, Call, Op, Spec, calls_of, with_forward
+from ..extend import Block, Call, Op, Spec
 from ..functions.barriers import computed_once
 from .facts import TAKEN_FOR_LIGHT
 from .substitutes import with_ops
@@ -33,7 +33,7 @@ def with_sines_once(block: Block) -> Block:
     if there are none."""
     if TAKEN_FOR_LIGHT.isdisjoint(block.ops):
         return block
-    calls, specs = calls_of(block)
+    calls, specs = block.calls, block.spec_by_number
     loops = _Loops(specs, block.outputs)
     first: dict[Any, int] = {}
     same = {  # equal calls are computed once
@@ -101,7 +101,7 @@ def _computed_once(op: Op) -> Op:
     def once(*x: Any, **arguments: Any) -> Any:
         return computed_once(functools.partial(op.forward, **arguments), *x)
 
-    found = with_forward(op, once, f"{op.name}_on_cpu")
+    found = op.with_forward(once, f"{op.name}_on_cpu")
     found.fuses = ""
     return found
 
@@ -110,7 +110,7 @@ def with_sums_once(block: Block) -> Block:
     """The block with sums along recurrences that XLA computes once; unchanged if there are none."""
     if sum([op.is_sum for op, _, _ in block.steps]) <= MOST_SOURCES:
         return block
-    calls, specs = calls_of(block)
+    calls, specs = block.calls, block.spec_by_number
     recomputed = {i for i in _sums_of_many(calls) if specs[i].nbytes >= WORTH_A_CALL}
     if not recomputed:
         return block

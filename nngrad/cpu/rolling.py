@@ -14,18 +14,14 @@ gradients unstacked; they stay as they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from ..extend import (
     Block,
     Call,
     Spec,
-    block_of,
-    calls_of,
-    functions_to_compile,
-    late,
     operands_first,
-    without_identities,
 )
 from .listing import Listing, is_long_sum
 from .repeated import Added, Outside, RolledSteps, entry, loop_of_steps, stack_of
@@ -45,13 +41,14 @@ from .thresholds import LEAST, LEAST_SAVED, LEAST_STEPS, MOST_AT_THE_EDGES, MOST
 
 def with_recurrences_rolled(block: Block) -> Block:
     """The block with unrolled recurrences rolled into loops; unchanged if there are none."""
-    listed, specs = calls_of(block)
-    calls, outputs = without_identities(block, listed)
+    specs = block.spec_by_number
+    calls, outputs = block.without_identities()
     found = _rolled_in(block, Listing(calls, specs, outputs))
-    if len(found.steps) > MOST_LEFT * (functions_to_compile(found) - len(found.steps)):
+    if len(found.steps) > MOST_LEFT * (found.functions_to_compile - len(found.steps)):
         # In the given order, unrelated calls may stand between the calls of a step, and steps of one recurrence between
         # those of another.
-        found = min(found, _rolled_in(block, Listing(late(calls, outputs), specs, outputs)), key=functions_to_compile)
+        again = _rolled_in(block, Listing(Call.late(calls, outputs), specs, outputs))
+        found = min(found, again, key=attrgetter("functions_to_compile"))
     return found
 
 
@@ -215,7 +212,7 @@ class _Writer:
         outputs = [self._instead.get(i, i) for i in self._listing.outputs]
         roots = {id(maker[i]): maker[i] for i in outputs if i in maker}
         ordered = operands_first(roots.values(), lambda call: [maker[i] for i in call.ins if i in maker])
-        return block_of(self._inputs, ordered, outputs)
+        return Block.of(self._inputs, ordered, outputs)
 
     def _with_totals(self, call: Call) -> Call:
         """A sum with totals in place of the terms that loops add up."""

@@ -15,7 +15,7 @@ import jax
 from jax import lax
 
 from .. import functions as F
-from ..extend import Block, Call, Op, Spec, bodies_in, calls_of, with_forward
+from ..extend import Block, Call, Op, Spec, bodies_in
 from ..functions.arithmetic import floating, widened
 from ..functions.axes import axes_of
 from ..functions.barriers import computed_once, known_after
@@ -32,7 +32,7 @@ def with_substitutes(block: Block) -> Block:
     those of large arrays that are summed as they are computed. Also in bodies; unchanged if there are none."""
     if SUBSTITUTES.keys().isdisjoint(block.ops):
         return block
-    calls, specs = calls_of(block)
+    calls, specs = block.calls, block.spec_by_number
     read = Counter([*block.outputs, *[i for call in calls for i in call.ins]])
     taken_in = {i for call in calls if call.op.diagonal for i in call.outs if read[i] == 1 and _is_large(specs[i])}
 
@@ -52,7 +52,7 @@ def _is_large(spec: Spec) -> bool:
 def _substitute(op: Op, arguments: tuple[Any, ...], specs: Sequence[Spec]) -> Op:
     choose = SUBSTITUTES.get(op)
     forward = None if choose is None else choose(specs, op.named(arguments))
-    return op if forward is None else with_forward(op, forward, f"{op.name}_on_cpu")
+    return op if forward is None else op.with_forward(forward, f"{op.name}_on_cpu")
 
 
 def with_ops(block: Block, ops: Iterable[Op], in_body: Callable[[Block], Block]) -> Block:

@@ -33,7 +33,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from ..graph import Array, Op, Spec
 from ..graph.arguments import Shape
 from ..graph.axes import Key
-from ..graph.block import Block, Step
+from ..graph.block import Block, Call, RolledLoop, Step
 from ..graph.body_op import ControlOp
 from ..graph.spec import spec_of
 from ..graph.thresholds import (
@@ -52,19 +52,7 @@ from ..graph.thresholds import (
     MOST_PLACES,
     WORTH_PARTS,
 )
-from .program import (
-    Call,
-    HoistedLiteral,
-    Program,
-    RolledLoop,
-    block_of,
-    calls_of,
-    functions_to_compile,
-    in_one,
-    late,
-    with_forward,
-    without_identities,
-)
+from .program import HoistedLiteral, Program, in_one
 
 _WINDOWS, _DIVISORS = (2, 4, 8), (8, 16, 32)
 """The number of calls that decide whether an equal part ends after them, and the divisor: one in so many stretches ends
@@ -84,7 +72,7 @@ def hoist_from(block: Block) -> tuple[Block, Numbers]:
     """
     if block.opaque or not any([op.numbers or op.by_index for op in block.ops]):
         return block, ()
-    calls, specs = calls_of(block)
+    calls, specs = block.calls, block.spec_by_number
     hoisting = _Hoisting({}, {})
     steps = hoisting.steps(calls, specs, _free_indices(calls, specs))
     within = _Hoisting({**hoisting.found}, {**hoisting.places})
@@ -127,7 +115,7 @@ class _Hoisting(NamedTuple):
             return tuple(map(self._in_body, argument))
         if argument.__class__ is not Block:
             return argument
-        steps = self.in_bodies(self.steps(*calls_of(argument), frozenset()))
+        steps = self.in_bodies(self.steps(argument.calls, argument.spec_by_number, frozenset()))
         return argument.with_steps(steps) if steps != argument.steps else argument
 
     def _number(self, op: Op, number: Any) -> Any:
@@ -165,7 +153,7 @@ def _is_index(entry: Any) -> bool:
 def _by_index(op: Op) -> Op:
     """An op that computes the same, and takes indices as arrays. Nothing else can read its key."""
     assert op.by_index is not None
-    found = with_forward(op, op.by_index, f"{op.name}_by_index")
+    found = op.with_forward(op.by_index, f"{op.name}_by_index")
     found.slice_keys = found.update_keys = found.shape = None
     return found
 
@@ -291,7 +279,7 @@ def is_long(block: Block) -> bool:
     in memory; or join leaves, and return parts of arrays, more than `MOST_PARTS` in total."""
     if sum([max(1, len(ins) - 1) for _, _, ins in block.steps]) + len(block.outputs) <= MOST_PARTS:
         return False
-    calls, _ = calls_of(block)
+    calls = block.calls
     results = set(block.outputs)
     joined = sum([i >= 0 for call in calls if call.op.joined_by is not None for i in call.ins])
     given = sum([len(results.intersection(call.outs)) for call in calls if call.op.slice_keys is not None])
@@ -321,8 +309,8 @@ def may_have_equal_parts(block: Block) -> bool:
     """Whether it is worthwhile to prepare a block and look for equal parts. A quick guess."""
     if len(block.steps) < 2 * LARGE:
         return False
-    calls, specs = calls_of(block)
-    labels = _labels(late(calls, block.outputs), specs)
+    calls, specs = block.calls, block.spec_by_number
+    labels = _labels(Call.late(calls, block.outputs), specs)
     return _cost(labels, _equal_ends(labels, [1] * len(labels))) <= WORTH_PARTS * len(labels)
 
 
@@ -330,19 +318,19 @@ def equal_parts(block: Block) -> list[Partition] | None:
     """The partitions of a block, many of them equal; None if it is better compiled in one piece."""
     if sum([spec.nbytes for spec in block.specs]) > MOST_BYTES_IN_PARTS:
         return None
-    if any([i >= 0 for i in without_identities(block, calls_of(block)[0])[1]]):
+    if any([i >= 0 for i in block.without_identities()[1]]):
         return None  # a caller could get back the very array it passed in
     found = _cut(block, _equal_ends)
-    to_compile = sum([CALLS_OF_A_PART + functions_to_compile(each) for each in {part.block for part in found}])
-    return found if to_compile <= WORTH_PARTS * functions_to_compile(block) else None
+    to_compile = sum([CALLS_OF_A_PART + each.functions_to_compile for each in {part.block for part in found}])
+    return found if to_compile <= WORTH_PARTS * block.functions_to_compile else None
 
 
 def _cut(block: Block, ends_of: Callable[[Sequence[int], Sequence[int]], list[int]]) -> list[Partition]:
     """The partitions of a block; `ends_of` gives their ends for labels and weights of the calls."""
     block, numbers = hoist_from(block)
-    listed, specs = calls_of(block)
+    specs = block.spec_by_number
     starts: dict[int, Any] = {}
-    calls = _divided(late(listed, block.outputs), specs, starts)
+    calls = _divided(Call.late(block.calls, block.outputs), specs, starts)
     ends = ends_of(_labels(calls, specs), list(map(_weight, calls)))
     groups = [calls[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     last = {i: n for n, group in enumerate(groups) for call in group for i in call.ins}
@@ -450,7 +438,7 @@ def _partition(
     places = {i: n for n, i in enumerate(takes)}
     gives = tuple([i for i in made if last.get(i, place) > place])
     calls = [call._replace(ins=tuple([places.get(i, i) for i in call.ins])) for call in group]
-    block, own = _renumbered(block_of(tuple([specs[i] for i in takes]), calls, gives))
+    block, own = _renumbered(Block.of(tuple([specs[i] for i in takes]), calls, gives))
     return Partition(
         block, takes, gives, tuple([i for i in takes if last[i] == place]),
         {i: starts[i] for i in takes if i in starts}, as_array([numbers[i] for i in own], block.needs_x64),

@@ -12,45 +12,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..graph import Op
-from ..graph.block import Block
-from ..graph.body_op import ControlOp, in_place_of
+from ..graph.block import Block, Call
+from ..graph.body_op import ControlOp
 from ..graph.messages import left_out
 from ..graph.options import Switched, switched
 from ..graph.traverse import operands_first
 from .partitions import Partition, cut, hoist_from, hoisted_in, is_long
-from .program import Call, Program, block_of, calls_of, platform_of, rolled_loops
-
-
-def with_bodies_inline(block: Block) -> Block:
-    """The block with each function that merely wraps a body replaced by the body's steps.
-
-    So later passes, and the estimate of memory, see the steps that run.
-    """
-    while any([in_place_of(op, arguments) is not None for op, arguments, _ in block.steps]):
-        block = _one_level(block)
-    return block
-
-
-def _one_level(block: Block) -> Block:
-    calls, specs = calls_of(block)
-    free = min(specs, default=0)
-    instead = {i: i for i in specs}
-    found: list[Call] = []
-    for op, arguments, ins, outs in calls:
-        given = tuple([instead[i] for i in ins])
-        body = in_place_of(op, arguments)
-        if body is None:
-            found.append(Call(op, arguments, given, outs))
-            continue
-        values: list[int] = []
-        for (inner, own, numbers), results in zip(body.steps, body.results, strict=True):
-            taken = tuple(body.picked(given, values, numbers))
-            made = tuple([free - 1 - k for k in range(len(results))])
-            free -= len(results)
-            values += made
-            found.append(Call(inner, own, taken, made))
-        instead.update(zip(outs, body.picked(given, values), strict=True))
-    return block_of(block.inputs, found, [instead[i] for i in block.outputs])
+from .program import Program, platform_of
 
 
 def with_loops_together(block: Block) -> Block:
@@ -59,7 +27,7 @@ def with_loops_together(block: Block) -> Block:
     Loops are considered together if the longest path from a leaf to each passes the same number of loops: then none of
     them depends on another.
     """
-    calls, _ = calls_of(block)
+    calls = block.calls
     ranks: dict[int, int] = {}
     sides: dict[tuple[object, int], list[Call]] = {}
     for call in calls:
@@ -83,7 +51,7 @@ def with_loops_together(block: Block) -> Block:
                 made[id(side[member])] = one
     if not made:
         return block
-    return block_of(block.inputs, _in_order(calls, made, instead), [instead.get(i, i) for i in block.outputs])
+    return Block.of(block.inputs, _in_order(calls, made, instead), [instead.get(i, i) for i in block.outputs])
 
 
 def _is_loop(op: Op) -> bool:
@@ -124,7 +92,7 @@ HOIST = Pass("hoist", "numbers that can be inputs", lambda block: hoist_from(blo
 """It runs before an executable is looked up, since programs that differ only in numbers share one. If a program is cut,
 each partition has its own numbers hoisted."""
 
-_INLINE = Pass("inline", "functions with a body to inline", with_bodies_inline,
+_INLINE = Pass("inline", "functions with a body to inline", Block.with_bodies_inline,
                _with(lambda op: isinstance(op, ControlOp)))  # fmt: skip
 _JOIN_LOOPS = Pass("join_loops", "loops to fuse into one", with_loops_together, _with(_is_loop))
 _PARTITION = Pass("partition", "block too large to compile at once", cut, is_long)
@@ -274,7 +242,7 @@ class LoopFound(NamedTuple):
 
 def loops_in(block: Block) -> tuple[LoopFound, ...]:
     """The rolled loops in a block."""
-    return tuple([LoopFound(loop.length, loop.functions) for loop in rolled_loops(block)])
+    return tuple([LoopFound(loop.length, loop.functions) for loop in block.rolled_loops])
 
 
 class Stage(NamedTuple):

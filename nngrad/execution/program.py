@@ -1,20 +1,17 @@
-"""Program: a closed graph and where it runs, and its steps as calls."""
+"""Program: a closed graph and where it runs."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
 
-from ..graph import Op, Spec, Variable
-from ..graph.block import Block, Step, has_opaque, run_steps
+from ..graph import Variable
+from ..graph.block import Block
 from ..graph.placement import Axes, Processes, group_of, running_on, several_processes
 from ..graph.process import Process, check_process
-from ..graph.traverse import operands_first
 from ..graph.value import Value
 
 if TYPE_CHECKING:
@@ -151,107 +148,3 @@ class HoistedLiteral(float):
 
     def __hash__(self) -> int:
         return hash((HoistedLiteral, self.place))
-
-
-# ---------------------------------------------------------------- steps as calls, which passes move and change
-
-
-class Call(NamedTuple):
-    """A step, with the numbers of its outputs."""
-
-    op: Op
-    arguments: tuple[Any, ...]
-    ins: tuple[int, ...]
-    outs: tuple[int, ...]
-
-    @property
-    def opaque(self) -> bool:
-        """Whether user code is among its arguments: it is equal to no other call."""
-        return has_opaque(self.arguments)
-
-
-@dataclass(frozen=True)
-class RolledLoop:
-    """A static argument of the op of a loop that a pass made of steps written one after another. Derive from it to hold
-    more: numbers are hoisted from its steps, and it is counted and shown as a loop."""
-
-    steps: tuple[Step, ...]
-    """The computation of each step."""
-    length: int
-    """The number of steps."""
-
-    @property
-    def functions(self) -> int:
-        """The number of functions in each step."""
-        return len(self.steps)
-
-    def values(self, arrays: Sequence[Any]) -> list[Any]:
-        """The values of one step, computed from its inputs."""
-        return run_steps(self.steps, arrays)
-
-
-def rolled_loops(block: Block) -> tuple[RolledLoop, ...]:
-    """The rolled loops in a block."""
-    return tuple([a for _, arguments, _ in block.steps for a in arguments if isinstance(a, RolledLoop)])
-
-
-def functions_to_compile(block: Block) -> int:
-    """The number of functions to compile in a block."""
-    return len(block.steps) + sum([loop.functions for loop in rolled_loops(block)])
-
-
-@functools.cache
-def with_forward(op: Op, forward: Callable[..., Any], name: str) -> Op:
-    """A copy of `op`, with all its facts, another forward, and its own name."""
-    found: Op = object.__new__(op.__class__)
-    found.__dict__.update(op.__dict__)
-    found.name, found.forward, found.stands_for = name, forward, op
-    return found
-
-
-def calls_of(block: Block) -> tuple[list[Call], dict[int, Spec]]:
-    """The steps with the numbers of their outputs, and the specs of all values."""
-    specs = dict(enumerate(block.inputs)) | {~k: spec for k, spec in enumerate(block.specs)}
-    return [Call(*step, outs) for step, outs in zip(block.steps, block.outs, strict=True)], specs
-
-
-def without_identities(block: Block, calls: Sequence[Call]) -> tuple[list[Call], tuple[int, ...]]:
-    """The calls of a block without functions that only forward values, and the numbers of its outputs among the
-    remaining values."""
-    found: list[Call] = []
-    passed: dict[int, int] = {}
-    for op, arguments, ins, outs in calls:
-        taken = tuple([passed.get(i, i) for i in ins])
-        if op.forwards_inputs:
-            passed.update(zip(outs, taken, strict=False))
-        else:
-            found.append(Call(op, arguments, taken, outs))
-    return found, tuple([passed.get(i, i) for i in block.outputs])
-
-
-def block_of(inputs: tuple[Spec, ...], calls: Sequence[Call], outputs: Sequence[int]) -> Block:
-    """The block of some calls, given in topological order.
-
-    Args:
-        inputs: Shape and dtype of each input; they are numbered from 0.
-        calls: The calls, with any numbering of their values.
-        outputs: The results, by these numbers.
-    """
-    made = [i for call in calls for i in call.outs]
-    numbers = {i: ~n for n, i in enumerate(made)} | {i: i for i in range(len(inputs))}
-    steps = tuple([(c.op, c.arguments, tuple([numbers[i] for i in c.ins])) for c in calls])
-    return Block(inputs, steps, (), tuple([numbers[i] for i in outputs]))
-
-
-def late(calls: Sequence[Call], outputs: Sequence[int]) -> list[Call]:
-    """The calls that `outputs` depend on, each as late as its readers allow: depth first, the longest path first."""
-    maker = {i: n for n, call in enumerate(calls) for i in call.outs}
-    depth: list[int] = []
-    for call in calls:
-        depth.append(1 + max([depth[maker[i]] for i in call.ins if i in maker], default=-1))
-
-    def deepest_first(n: int) -> list[int]:
-        return sorted({maker[i] for i in calls[n].ins if i in maker}, key=lambda m: (-depth[m], m))
-
-    roots = sorted({maker[i] for i in outputs if i in maker}, key=lambda n: (depth[n], n))
-    return [calls[n] for n in operands_first(roots, deepest_first)]

@@ -13,29 +13,9 @@ from ..execution.compiled import executable_of, jitted_as_equal_programs, tempor
 from ..execution.executable import Executable, Settings, spent
 from ..execution.interpret import interpret, results_of
 from ..execution.lower import linearize, lower
-from ..execution.passes import (
-    LoopFound,
-    Stage,
-    lowering_passes,
-    passes,
-    prepared,
-    register_pass,
-    stages_of,
-    with_bodies_inline,
-)
+from ..execution.passes import LoopFound, Stage, lowering_passes, passes, prepared, register_pass, stages_of
 from ..execution.plans import device_of
-from ..execution.program import (
-    Call,
-    Program,
-    RolledLoop,
-    arrays_of,
-    block_of,
-    calls_of,
-    functions_to_compile,
-    late,
-    with_forward,
-    without_identities,
-)
+from ..execution.program import Program, arrays_of
 from ..graph import (
     Array,
     Composite,
@@ -67,7 +47,7 @@ from ..graph.arguments import (
     key_of,
 )
 from ..graph.arguments import Shape as ShapeArgument
-from ..graph.block import Block, Step, bodies_in, run_steps
+from ..graph.block import Block, Call, RolledLoop, bodies_in
 from ..graph.body_op import ControlOp, Within
 from ..graph.bounded_cache import BoundedCache, cache_about_structures
 from ..graph.capture import placeholder
@@ -97,22 +77,20 @@ from ..rewrite.sums import summands
 
 __all__ = [
     "RULES", "Array", "Block", "BoundedCache", "Call", "Closing", "Composite", "ControlOp", "CustomFunction",
-    "DType", "Derivation", "Event", "Executable", "Function", "Ints", "LoopFound", "Mode", "NamesElsewhere", "NdArray",
-    "NoForwardMode", "Op", "Operators", "Program", "Request", "ResultDerivation", "RolledLoop", "RuleCall",
-    "Settings", "ShapeArgument", "SourceLocation", "Spec", "Stage", "Static", "Step", "Switched", "Task", "Value",
-    "Variable", "WithBlock", "Within", "adjoint_pair", "ancestry", "apply", "array_of", "arrays_in", "arrays_of",
-    "as_ints", "as_made", "as_static_float", "as_variable", "as_variables", "backward", "bilinear_family",
-    "block_of", "bodies_in", "build_options", "cache_about_structures", "calls_of", "check_bool",
-    "check_not_traced", "check_process", "checked_choice", "checked_count", "checked_spec", "close",
-    "close_with_derivations", "coerced", "composite", "contained", "converted", "create", "device_of",
-    "did_you_mean", "differentiable", "dtype_of", "emitted", "emitting", "engine", "executable_of", "executables",
-    "explained", "explained_by_name", "functions_of", "functions_to_compile", "grad", "has_name", "host_array",
-    "interpret", "interrupt_safe", "is_shared", "jax_internal", "jitted_as_equal_programs", "key_of", "late",
-    "leaf_of", "leaves_of", "linearize", "lower", "lowering_passes", "missing_in_jax", "named_axes", "no_attribute",
-    "no_such_argument", "non_differentiable", "on_host", "op", "operands_first", "passes", "path_between",
-    "placeholder", "placement", "prepared", "provide", "put_together", "reached_leaves",
-    "register_pass", "results_of", "rewriting_rule", "run_steps", "set_switches", "slopes", "spec_of", "spent",
-    "stages_of", "summands", "switch_to", "switched", "temporary_bytes", "together", "users_location",
-    "variables", "warn_user", "watch", "watching_for_users_code", "with_bodies_inline", "with_forward",
-    "without_identities", "writing", "x64_if",
+    "DType", "Derivation", "Event", "Executable", "Function", "Ints", "LoopFound", "Mode", "NamesElsewhere",
+    "NdArray", "NoForwardMode", "Op", "Operators", "Program", "Request", "ResultDerivation", "RolledLoop",
+    "RuleCall", "Settings", "ShapeArgument", "SourceLocation", "Spec", "Stage", "Static", "Switched", "Task",
+    "Value", "Variable", "WithBlock", "Within", "adjoint_pair", "ancestry", "apply", "array_of", "arrays_in",
+    "arrays_of", "as_ints", "as_made", "as_static_float", "as_variable", "as_variables", "backward",
+    "bilinear_family", "bodies_in", "build_options", "cache_about_structures", "check_bool", "check_not_traced",
+    "check_process", "checked_choice", "checked_count", "checked_spec", "close", "close_with_derivations",
+    "coerced", "composite", "contained", "converted", "create", "device_of", "did_you_mean", "differentiable",
+    "dtype_of", "emitted", "emitting", "engine", "executable_of", "executables", "explained", "explained_by_name",
+    "functions_of", "grad", "has_name", "host_array", "interpret", "interrupt_safe", "is_shared", "jax_internal",
+    "jitted_as_equal_programs", "key_of", "leaf_of", "leaves_of", "linearize", "lower", "lowering_passes",
+    "missing_in_jax", "named_axes", "no_attribute", "no_such_argument", "non_differentiable", "on_host", "op",
+    "operands_first", "passes", "path_between", "placeholder", "placement", "prepared", "provide", "put_together",
+    "reached_leaves", "register_pass", "results_of", "rewriting_rule", "set_switches", "slopes", "spec_of", "spent",
+    "stages_of", "summands", "switch_to", "switched", "temporary_bytes", "together", "users_location", "variables",
+    "warn_user", "watch", "watching_for_users_code", "writing", "x64_if",
 ]  # fmt: skip

@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from .body_op import dependence
+from .body_op import dependence, in_place_of
 from .engine import engine
 from .function import Function, next_serials
 from .messages import SourceLocation
@@ -23,6 +24,7 @@ from .options import build_options
 from .origins import GradientsTaken, Origins, make
 from .placement import Processes, groups_of
 from .spec import Spec
+from .traverse import operands_first
 from .variable import Variable, leaf_of
 
 T = TypeVar("T")
@@ -48,6 +50,55 @@ def run_steps(steps: Iterable[Step], arrays: Sequence[Any]) -> list[Any]:
         else:
             values.append(out)
     return values
+
+
+class Call(NamedTuple):
+    """A step, with the numbers of its outputs."""
+
+    op: Op
+    arguments: tuple[Any, ...]
+    ins: tuple[int, ...]
+    outs: tuple[int, ...]
+
+    @property
+    def opaque(self) -> bool:
+        """True with user code among its arguments: it is equal to no other call."""
+        return has_opaque(self.arguments)
+
+    @staticmethod
+    def late(calls: Sequence[Call], outputs: Sequence[int]) -> list[Call]:
+        """The calls that `outputs` depend on, each as late as its readers allow: depth first, the longest path first.
+        """
+        maker = {i: n for n, call in enumerate(calls) for i in call.outs}
+        depth: list[int] = []
+        for call in calls:
+            depth.append(1 + max([depth[maker[i]] for i in call.ins if i in maker], default=-1))
+
+        def deepest_first(n: int) -> list[int]:
+            return sorted({maker[i] for i in calls[n].ins if i in maker}, key=lambda m: (-depth[m], m))
+
+        roots = sorted({maker[i] for i in outputs if i in maker}, key=lambda n: (depth[n], n))
+        return [calls[n] for n in operands_first(roots, deepest_first)]
+
+
+@dataclass(frozen=True)
+class RolledLoop:
+    """A static argument of the op of a loop that a pass made of steps written one after another. Derive from it to hold
+    more: numbers are hoisted from its steps, and it is counted and shown as a loop."""
+
+    steps: tuple[Step, ...]
+    """The computation of each step."""
+    length: int
+    """The number of steps."""
+
+    @property
+    def functions(self) -> int:
+        """The number of functions in each step."""
+        return len(self.steps)
+
+    def values(self, arrays: Sequence[Any]) -> list[Any]:
+        """The values of one step, computed from its inputs."""
+        return run_steps(self.steps, arrays)
 
 
 class Block:
@@ -91,6 +142,20 @@ class Block:
         if results is not None:
             self.results = results
 
+    @classmethod
+    def of(cls, inputs: tuple[Spec, ...], calls: Sequence[Call], outputs: Sequence[int]) -> Block:
+        """The block of some calls, in topological order.
+
+        Args:
+            inputs: Shape and dtype of each input; they are numbered from 0.
+            calls: The calls, with any numbering of their values.
+            outputs: The results, by these numbers.
+        """
+        numbers = {i: ~n for n, i in enumerate([i for call in calls for i in call.outs])}
+        numbers |= {i: i for i in range(len(inputs))}
+        steps = tuple([(c.op, c.arguments, tuple([numbers[i] for i in c.ins])) for c in calls])
+        return cls(inputs, steps, (), tuple([numbers[i] for i in outputs]))
+
     @functools.cached_property
     def _hash(self) -> int:
         return hash(self._key)
@@ -120,6 +185,68 @@ class Block:
         counts = [len(made) for made in self.results]
         ends = itertools.accumulate(counts)
         return tuple([tuple([~k for k in range(end - n, end)]) for end, n in zip(ends, counts, strict=True)])
+
+    @property
+    def calls(self) -> list[Call]:
+        """The steps with the numbers of their outputs, as passes move and change them."""
+        return [Call(*step, outs) for step, outs in zip(self.steps, self.outs, strict=True)]
+
+    @property
+    def spec_by_number(self) -> dict[int, Spec]:
+        """Shape and dtype of each input and each value, by number."""
+        return dict(enumerate(self.inputs)) | {~k: spec for k, spec in enumerate(self.specs)}
+
+    def without_identities(self) -> tuple[list[Call], tuple[int, ...]]:
+        """The calls without functions that only forward values, and the numbers of the outputs among the remaining
+        values."""
+        computing: list[Call] = []
+        passed: dict[int, int] = {}
+        for op, arguments, ins, outs in self.calls:
+            taken = tuple([passed.get(i, i) for i in ins])
+            if op.forwards_inputs:
+                passed.update(zip(outs, taken, strict=False))
+            else:
+                computing.append(Call(op, arguments, taken, outs))
+        return computing, tuple([passed.get(i, i) for i in self.outputs])
+
+    def with_bodies_inline(self) -> Block:
+        """The block with each function that merely wraps a body replaced by the body's steps, so that later passes, and
+        the estimate of memory, see the steps that run."""
+        block = self
+        while any([in_place_of(op, arguments) is not None for op, arguments, _ in block.steps]):
+            block = block._with_one_level_inline()
+        return block
+
+    def _with_one_level_inline(self) -> Block:
+        specs = self.spec_by_number
+        free = min(specs, default=0)
+        instead = {i: i for i in specs}
+        calls: list[Call] = []
+        for op, arguments, ins, outs in self.calls:
+            inputs = tuple([instead[i] for i in ins])
+            body = in_place_of(op, arguments)
+            if body is None:
+                calls.append(Call(op, arguments, inputs, outs))
+                continue
+            values: list[int] = []
+            for (inner, inner_arguments, numbers), results in zip(body.steps, body.results, strict=True):
+                taken = tuple(body.picked(inputs, values, numbers))
+                new = tuple([free - 1 - k for k in range(len(results))])
+                free -= len(results)
+                values += new
+                calls.append(Call(inner, inner_arguments, taken, new))
+            instead.update(zip(outs, body.picked(inputs, values), strict=True))
+        return Block.of(self.inputs, calls, [instead[i] for i in self.outputs])
+
+    @property
+    def rolled_loops(self) -> tuple[RolledLoop, ...]:
+        """The loops in it that a pass has rolled."""
+        return tuple([a for _, arguments, _ in self.steps for a in arguments if isinstance(a, RolledLoop)])
+
+    @property
+    def functions_to_compile(self) -> int:
+        """The number of functions to compile, those in a rolled loop once."""
+        return len(self.steps) + sum([loop.functions for loop in self.rolled_loops])
 
     @functools.cached_property
     def producers(self) -> tuple[int, ...]:
@@ -166,9 +293,10 @@ class Block:
         within = [body for _, given, _ in self.steps for body in bodies_in(given)]
         return bool(self.stop_gradients) or any([body.stops_gradients for body in within])
 
-    def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """The arrays of all values, computed from those of the inputs."""
-        return run_steps(self.steps, arrays)
+    def run(self, arrays: Sequence[Any], steps: Iterable[Step] | None = None) -> list[Any]:
+        """The arrays of all values, computed from those of the inputs; by other `steps` of the same numbering, if they
+        are passed."""
+        return run_steps(self.steps if steps is None else steps, arrays)
 
     def results_of(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """The arrays of the outputs, computed from those of the inputs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, overload
 
@@ -142,6 +142,14 @@ class Op(Facts, Generic[P, R]):
         if not any([isinstance(v, Variable) for v in numbers]):
             return None
         return [*as_variables(inputs, self.input_names, self.name), *numbers]
+
+    @cache  # noqa: B019 (one entry for each forward that a pass has)
+    def with_forward(self, forward: Callable[..., Any], name: str) -> Op:
+        """A copy of the op, with all its facts, another forward, and its own name."""
+        twin: Op = object.__new__(self.__class__)
+        twin.__dict__.update(self.__dict__)
+        twin.name, twin.forward, twin.stands_for = name, forward, self
+        return twin
 
     def infer(self, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output, by tracing `forward` on abstract arrays; cached."""

@@ -31,12 +31,9 @@ from ..extend import (
     Program,
     Spec,
     Variable,
-    calls_of,
     linearize,
     operands_first,
     prepared,
-    with_bodies_inline,
-    without_identities,
 )
 from .plan import is_costly
 from .thresholds import MOST_READ
@@ -108,7 +105,7 @@ def _timeline(block: Block) -> Timeline:
 @functools.lru_cache(maxsize=4096)
 def _peak_of(body: Block) -> int:
     """Bytes of temporaries of a body while it runs. The passes for a platform do not look into bodies."""
-    return _timeline(with_bodies_inline(body)).peak
+    return _timeline(body.with_bodies_inline()).peak
 
 
 # ---------------------------------------------------------------- loops
@@ -116,8 +113,8 @@ def _peak_of(body: Block) -> int:
 
 def _loops(block: Block) -> tuple[list[LoopSteps], list[int]]:
     """The loops, in topological order; and the results that they compute."""
-    listed, specs = calls_of(block)
-    computing, outputs = without_identities(block, listed)
+    specs = block.spec_by_number
+    computing, outputs = block.without_identities()
     calls = _read_calls(computing, outputs)  # some values of an inlined checkpoint are unread
     held: dict[int, int] = {}
     """For views: the value whose buffer they share."""

@@ -22,7 +22,6 @@ from ..extend import (
     Spec,
     Variable,
     apply,
-    calls_of,
     contained,
     linearize,
     lower,
@@ -111,9 +110,9 @@ class RecordedForward:
     @functools.cached_property
     def heavy(self) -> bool:
         """Whether it does much arithmetic for each element."""
-        calls, specs = calls_of(self._program.block)
-        given = [(call, tuple([specs[i] for i in call.ins])) for call in calls if call.op.cost is not None]
-        return any([call.op.is_heavy(inputs, call.arguments) for call, inputs in given])
+        block = self._program.block
+        costly = [step for step in block.steps if step[0].cost is not None]
+        return any([op.is_heavy(tuple(map(block.spec, ins)), arguments) for op, arguments, ins in costly])
 
     def __call__(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         return lower(self._program)(*arrays, *self._arrays)

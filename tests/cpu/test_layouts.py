@@ -12,7 +12,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.cpu.layouts import with_channels_last
 from nngrad.execution.program import in_one
-from nngrad.extend import Program, Variable, arrays_of, calls_of, linearize
+from nngrad.extend import Program, Variable, arrays_of, linearize
 from tests.leaves import leaf
 from tests.oracle import compiled_cheaply
 
@@ -63,7 +63,7 @@ def test_between_convolutions_nothing_is_transposed_at_orders_0_to_2() -> None:
     for _ in range(2):
         levels.append([F.sum(g * g) for g in nn.grad(levels[-1], [x, *first, *second])])
     for program in same(*levels):
-        calls, specs = calls_of(program.block)
+        calls, specs = program.block.calls, program.block.spec_by_number
         makers = {i: call.op.name for call in calls for i in call.outs}
         turned = [i for call in calls if call.op.name.startswith("channels_") for i in call.ins]
         assert len(turned) == len(set(turned))  # images and parameters, each once

@@ -21,7 +21,7 @@ from nngrad.cpu import rolling
 from nngrad.cpu.rolling import with_recurrences_rolled
 from nngrad.execution.passes import loops_in
 from nngrad.execution.program import in_one
-from nngrad.extend import LoopFound, Variable, arrays_of, functions_to_compile, linearize, lower, prepared
+from nngrad.extend import LoopFound, Variable, arrays_of, linearize, lower, prepared
 from tests.exact import exactly
 from tests.lstm import lstm_in_graphs, lstm_in_jax
 from tests.oracle import compiled_cheaply
@@ -105,7 +105,7 @@ def test_an_lstm_is_as_many_loops_as_it_has_recurrences(order: int, loops: int) 
 @pytest.mark.parametrize("order", [1, 2])
 def test_what_is_compiled_does_not_depend_on_the_length(order: int) -> None:
     blocks = [linearize(lstm(steps, order)[0]).program.block for steps in (20, 40)]
-    sizes = [functions_to_compile(with_recurrences_rolled(block)) for block in blocks]
+    sizes = [with_recurrences_rolled(block).functions_to_compile for block in blocks]
     assert sizes[0] == sizes[1] < 500
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ...extend import Block, Op, Program, Spec, Step, Variable, calls_of, linearize, run_steps
+from ...extend import Block, Op, Program, Spec, Variable, linearize
 
 SIZES = (1009, 1013, 1019)
 """The sizes that graphs are built for: primes, so that no other size in a graph is mistaken for them."""
@@ -91,7 +91,7 @@ class AnySize(NamedTuple):
                 yield op, filled(arguments), ins
 
         try:
-            values = run_steps(watched(), arrays)
+            values = self.program.block.run(arrays, watched())
         except Exception as error:
             raise NotForAnySize(f"cannot export {at[0].name} for any batch size: {str(error).splitlines()[0]}\n"
                                 "Export it with a fixed size, write that part differently, or give the size with "
@@ -123,11 +123,10 @@ def for_any_size(build: Callable[[int], tuple[list[Variable], list[Variable]]], 
         _check_leaf(leaves)
     fitting = _Fitting(size)
     steps = []
-    floats = {i for i, spec in calls_of(blocks[0])[1].items() if spec.differentiable}
     for step in zip(*[block.steps for block in blocks], strict=True):
         op, _, ins = step[0]
         steps.append((op, fitting.arguments(op, [arguments for _, arguments, _ in step],
-                                            all([i in floats for i in ins])), ins))
+                                            all([blocks[0].spec(i).differentiable for i in ins])), ins))
     specs = tuple([fitting.spec(each) for each in zip(*[block.inputs for block in blocks], strict=True)])
     block = Block(specs, tuple(steps), (), blocks[0].outputs)
     return AnySize(linear[0].program._replace(block=block), linear[0].leaves, blocks[0].needs_x64)
@@ -233,7 +232,7 @@ class _Fitting:
         first = each[0]
         if all([body == first for body in each]):
             return first
-        steps: list[Step] = []
+        steps: list[Any] = []
         try:
             _check_structure(each)
             for step in zip(*[body.steps for body in each], strict=True):
