@@ -13,7 +13,8 @@ from rich.table import Table
 
 import nngrad as nn
 
-from . import history, report
+from . import report
+from .check import check
 from .harness import Row, measured, module_of
 
 PARTS = (
@@ -36,8 +37,8 @@ def main() -> None:
                         help="with --smoke: every Nth benchmark, others with each commit")
     parser.add_argument("--write", action="store_true", help="keep the figures, and write the pages that show them")
     parser.add_argument("--pages", action="store_true", help="write the pages from the kept figures, measure nothing")
-    parser.add_argument("--history", type=Path, metavar="DIR",
-                        help="draw how the kept figures moved from commit to commit, a page for each benchmark")
+    parser.add_argument("--check", action="store_true",
+                        help="measure the lines of the first tables again, and say which are worse than kept")
     options = parser.parse_args()
     unknown = set(options.names) - set(PARTS)
     if unknown:
@@ -50,9 +51,8 @@ def main() -> None:
     if options.pages:
         report.write_pages()
         return
-    if options.history is not None:
-        history.draw(names, options.history)
-        return
+    if options.check:
+        raise SystemExit(min(check(), 1))
     if options.rotating > 1:
         names = names[commits() % options.rotating :: options.rotating]
         print(f"of {len(PARTS)} benchmarks: {', '.join(names)}", flush=True)

@@ -278,19 +278,24 @@ def measured(part: str, smoke: bool) -> tuple[list[Row], dict[str, Figures]]:
     found: dict[str, Figures] = {}
     rows: list[Row] = []
     for i, case in enumerate(module.cases(smoke) if hasattr(module, "cases") else ()):
-        ways = [name for name in case.ways if installed(name)]
-        groups = [[name] for name in ways] if case.apart else [ways]
-        figures: Figures = {}
-        for names in groups:
-            figures |= of_group(case, names, smoke) if smoke else in_process(part, i, names)
-        if case.apart and case.tolerance is not None:
-            norms = {name: [v for k, v in each.items() if k.startswith("norm ")] for name, each in figures.items()}
-            agreeing({name: [np.array(each)] for name, each in norms.items()}, case.tolerance)
-        found[case.what] = figures
-        rows += rows_of(case, figures)
-        told = ", ".join([f"{name} {shown(each['time'])}" for name, each in figures.items()])
-        print(f"{case.what}: {told}", flush=True)
+        of_case, found[case.what] = measured_case(part, i, case, smoke)
+        rows += of_case
     return rows + (module.rows(smoke) if hasattr(module, "rows") else []), found
+
+
+def measured_case(part: str, i: int, case: Case, smoke: bool) -> tuple[list[Row], Figures]:
+    """The lines of a part's `i`-th case, and its figures."""
+    ways = [name for name in case.ways if installed(name)]
+    groups = [[name] for name in ways] if case.apart else [ways]
+    figures: Figures = {}
+    for names in groups:
+        figures |= of_group(case, names, smoke) if smoke else in_process(part, i, names)
+    if case.apart and case.tolerance is not None:
+        norms = {name: [v for k, v in each.items() if k.startswith("norm ")] for name, each in figures.items()}
+        agreeing({name: [np.array(each)] for name, each in norms.items()}, case.tolerance)
+    told = ", ".join([f"{name} {shown(each['time'])}" for name, each in figures.items()])
+    print(f"{case.what}: {told}", flush=True)
+    return rows_of(case, figures), figures
 
 
 def of_group(case: Case, names: Sequence[str], smoke: bool) -> Figures:

@@ -10,6 +10,7 @@ import datetime
 import json
 import os
 import platform
+import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -54,6 +55,10 @@ def _headlines() -> dict[str, list[Headline]]:
 
 
 SECTIONS = _headlines()
+OF_PEERS = re.compile(r"jax|JAX|jit|nested|vmap of|zero coord|collapsed|PyTorch|torch|folx|asdex|gradients once")
+"""How ways begin that are not nngrad's."""
+REASONS: dict[str, str] = tomllib.loads((Path(__file__).parent / "slower.toml").read_text(encoding="utf-8"))
+"""Why lines are above 1, by the benchmark or by how the line begins."""
 
 _HEAD = """\
 # Measured
@@ -80,6 +85,11 @@ The nth derivative of a network of three tanh layers at 1,024 points, by nested 
 A training step compiled for 1 to 256 devices, by the compiler's own counts for the program of one device:
 
 ![FLOPs, bytes accessed and bytes sent of a device, over the number of devices](../docs/images/scaling.png)
+"""
+_SLOWER = """
+## Where nngrad is slower
+Each kept line whose best way takes more than the best peer's, of time or memory:
+
 """
 
 
@@ -122,7 +132,45 @@ def page() -> str:
     text = _HEAD.format(rows=sum([len(each["rows"]) for each in kept.values()]), machines=told)
     for title, lines in SECTIONS.items():
         text += f"\n## {title}\n" + table(lines)
-    return text + on_gpu() + _GROWTH
+    return text + on_gpu() + _GROWTH + slower()
+
+
+class Slower(NamedTuple):
+    """A line above 1 beside the best peer."""
+
+    what: str
+    ours: str
+    peer: str
+    ratio: float
+    reason: str
+
+
+def all_slower() -> list[Slower]:
+    """Each computation whose best way of nngrad's takes more than the best of the peers', the worst first."""
+    found = []
+    for name, kept in _kept().items():
+        ways: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        for row in kept["rows"]:
+            if OF_PEERS.match(row["peer"]) and row["what"].rpartition(": ")[2] != "arithmetic":
+                ways.setdefault(row["what"], {}).setdefault(row["ours"], []).append(row)
+        for what, by_way in ways.items():
+            row = min([max(rows, key=_ratio) for rows in by_way.values()], key=_ratio)
+            if row["ratio"] > 1:
+                reasons = [why for begins, why in REASONS.items() if what.startswith(begins)] or [REASONS.get(name, "")]
+                found.append(Slower(what, row["ours"], row["peer"], row["ratio"], reasons[0]))
+    return sorted(found, key=lambda line: -line.ratio)
+
+
+def _ratio(row: dict[str, Any]) -> float:
+    return float(row["ratio"])
+
+
+def slower() -> str:
+    """The table of what peers do with less."""
+    text = _SLOWER + "| | nngrad | best peer | ratio | why |\n| --- | --- | --- | ---: | --- |\n"
+    for line in all_slower():
+        text += f"| {line.what} | {line.ours.rpartition(': ')[2]} | {line.peer} | {line.ratio:.2f} | {line.reason} |\n"
+    return text
 
 
 def on_gpu() -> str:

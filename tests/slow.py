@@ -14,11 +14,12 @@ def slow_but(quick: Collection[Any], cases: Iterable[Any]) -> list[Any]:
     return [case if case in quick else pytest.param(*row, marks=pytest.mark.slow) for case, row in rows]
 
 
-def slow_but_one(cases: Iterable[Any], kind: Callable[[Any], Any]) -> list[Any]:
-    """The cases for `parametrize`, of which the README's command runs the first of each kind."""
+def slow_but_one(cases: Iterable[Any], kind: Callable[[Any], Any], *, n: int = 1) -> list[Any]:
+    """The cases for `parametrize`, of which the README's command runs the first of each `n`-th kind."""
     cases = list(cases)
-    first = {kind(case): case for case in reversed(cases)}
-    return [pytest.param(case, marks=[] if first[kind(case)] is case else pytest.mark.slow) for case in cases]
+    firsts = {kind(case): case for case in reversed(cases)}
+    quick = {id(firsts[k]) for k in list(dict.fromkeys(map(kind, cases)))[::n]}
+    return [pytest.param(case, marks=[] if id(case) in quick else pytest.mark.slow) for case in cases]
 
 
 def slow_but_every(n: int, cases: Iterable[Any]) -> list[Any]:

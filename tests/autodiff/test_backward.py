@@ -10,6 +10,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from tests.leaves import vector
+from tests.slow import slow_but_every
 
 # ---------------------------------------------------------------- nn.backward
 
@@ -156,7 +157,7 @@ def test_persistent_variables_keep_their_gradient(hooks: dict[str, Any], read: s
     assert r.grad_var is None
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", slow_but_every(5, range(30)))
 def test_gradients_in_the_middle_of_random_graphs(seed: int) -> None:
     """What is kept is what `nn.grad` gives, what is passed and not kept cannot be read, the rest are zeros."""
     rng = np.random.default_rng(seed)

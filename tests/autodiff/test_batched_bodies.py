@@ -170,6 +170,7 @@ def check_row_by_row(recipe: Recipe, x: Variable, w: Variable, y: Variable, of_r
         close(a, b)
 
 
+@pytest.mark.slow
 @settings(SETTINGS, max_examples=5)
 @given(recipes([*OPERATIONS, *OF_ONE_ROW]))
 def test_mapped(recipe: Recipe) -> None:

@@ -61,7 +61,7 @@ LAST = {s.name: s for s in reversed(all_samples())}
 """One sample of each function."""
 
 
-@pytest.mark.parametrize("sample", slow_but_every(4, LAST.values()), ids=lambda s: s.id)
+@pytest.mark.parametrize("sample", slow_but_every(12, LAST.values()), ids=lambda s: s.id)
 @together
 def test_dtypes_and_loops(sample: Sample) -> Check:
     """A function of one floating dtype gives that dtype, or the one that it gives for float64 too; so do gradients.

@@ -14,6 +14,7 @@ import nngrad.functions as F
 from nngrad.graph import Variable
 from tests.autodiff.test_properties import SETTINGS, Recipe, follow, recipes
 from tests.autodiff.test_replay import Built, described, leaf
+from tests.slow import slow_but_every
 
 TIMES = 4
 """From the third time on a question is answered by what is known."""
@@ -121,7 +122,7 @@ CHANGES: dict[str, Callable[[], Built]] = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("name", slow_but_every(3, CHANGES))
 def test_what_changes_between_two_gradients_is_seen(name: str) -> None:
     changed = emitted(CHANGES[name])
     plain = emitted(two_gradients)

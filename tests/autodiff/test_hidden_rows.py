@@ -60,7 +60,7 @@ def derivatives(seed: int, rows: np.ndarray[Any, Any], taken: np.ndarray[Any, An
     return found
 
 
-@pytest.mark.parametrize("seed", slow_but(range(3), range(60)))
+@pytest.mark.parametrize("seed", slow_but(range(1), range(60)))
 def test_hidden_rows_have_no_influence(seed: int) -> None:
     hidden = random.Random(-seed).choice([0.0, -0.0, np.inf, -np.inf, np.nan, -1.0])
     rows = np.array([[0.7, 1.2, 0.4], [1.1, 0.3, 0.9], [hidden, hidden, hidden]])

@@ -15,6 +15,7 @@ from nngrad.execution.lower import linearize
 from tests.oracle import as_tuple
 from tests.references import drawn
 from tests.samples import all_samples
+from tests.slow import slow_but_every
 
 V = nn.Variable.from_numpy_array
 X = np.array([-2.3, -0.4, 0.0, 0.3, 1.7])
@@ -67,7 +68,7 @@ DIFFERENTIATED: dict[str, Callable[[Any, Any], nn.Variable]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DIFFERENTIATED)
+@pytest.mark.parametrize("name", slow_but_every(3, DIFFERENTIATED))
 def test_the_function_of_the_number_is_differentiated(name: str) -> None:
     """The values and gradients are those of the function with numbers, and of differences between such."""
     function, at, step = DIFFERENTIATED[name], 0.65, 1e-5

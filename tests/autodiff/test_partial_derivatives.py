@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -94,6 +95,7 @@ def of_jax(u: Callable[[Any], Any], partial: Partial) -> Callable[[Any], Any]:
     return jax.vmap(f)
 
 
+@pytest.mark.slow
 @settings(SETTINGS, max_examples=5)
 @given(
     st.sampled_from(sorted(ACTIVATIONS)),

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -180,6 +181,7 @@ def test_simplified_gradients_are_those_of_the_plain_walk(recipe: Recipe) -> Non
     agree(results[:half], results[half:], 1e-11)
 
 
+@pytest.mark.slow
 @settings(SETTINGS, max_examples=16)
 @given(recipes(exact=False), st.lists(st.sampled_from([np.float32, np.float64]), min_size=3, max_size=3))
 def test_mixed_dtypes_agree_and_are_kept(recipe: Recipe, dtypes: list[Any]) -> None:

@@ -48,7 +48,7 @@ def program_of_sample(sample: Sample) -> Program:
     return linearize([y for level in levels for y in level], first=leaves).program
 
 
-@pytest.mark.parametrize("family", slow_but_every(3, FAMILIES))
+@pytest.mark.parametrize("family", slow_but_every(6, FAMILIES))
 def test_every_function_is_lowered_at_every_order(family: str) -> None:
     """One sample of each, for all platforms at once; in float32 all of it is in float32, since TPUs have nothing else.
     """

@@ -19,6 +19,7 @@ from nngrad.execution.interpret import interpret
 from nngrad.graph import Variable
 from tests.autodiff.test_properties import SETTINGS
 from tests.rematerialising import in_chunks
+from tests.slow import slow_but_every
 from tests.together import Called, Check, Wanted, together, values
 
 Array = Any
@@ -109,7 +110,7 @@ OPERATORS = {
 CASES = [(name, field, b) for name, op in OPERATORS.items() for field in op.fields for b in (True, False)]
 
 
-@pytest.mark.parametrize(("name", "field", "batched"), CASES)
+@pytest.mark.parametrize(("name", "field", "batched"), slow_but_every(3, CASES))
 @together
 def test_operators_are_those_of_jax_and_can_be_trained_through(name: str, field: str, batched: bool) -> Check:
     y, x, w = setting(FIELDS[field], batched)

@@ -54,7 +54,7 @@ def check_pattern(sample: Sample) -> None:
                     assert not np.any((np.asarray(row).reshape(each.shape) != 0) & ~each)
 
 
-@pytest.mark.parametrize("sample", slow_but_one(families(MOVING), lambda s: s.name), ids=lambda s: s.id)
+@pytest.mark.parametrize("sample", slow_but_one(families(MOVING), lambda s: s.name, n=3), ids=lambda s: s.id)
 def test_no_element_is_missed_where_elements_move(sample: Sample) -> None:
     check_pattern(sample)
 

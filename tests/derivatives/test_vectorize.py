@@ -61,7 +61,7 @@ def choices(sample: Sample) -> list[tuple[bool, ...]]:
     return [choice for choice in sorted(chosen) if any(choice)]
 
 
-@pytest.mark.parametrize("sample", slow_but_every(6, two_of_each()), ids=lambda s: s.id)
+@pytest.mark.parametrize("sample", slow_but_every(12, two_of_each()), ids=lambda s: s.id)
 @together
 def test_op(sample: Sample) -> Check:
     """An op and its gradients up to order 2: vectorized, and differentiated after they were vectorized."""
@@ -163,7 +163,7 @@ THIN = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(THIN))
+@pytest.mark.parametrize("name", slow_but_every(3, sorted(THIN)))
 def test_thin_values_stand_for_repeated_ones(name: str) -> None:
     t = leaf(2, 3)
     y = THIN[name](t)

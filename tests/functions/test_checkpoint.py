@@ -15,6 +15,7 @@ import nngrad.functions as F
 from nngrad.graph import Variable
 from tests.exact import exactly
 from tests.leaves import leaf
+from tests.slow import slow_but_every
 
 RNG = np.random.default_rng(0)
 X, W = RNG.standard_normal((3, 4)), RNG.standard_normal((4, 4)) * 0.5
@@ -83,7 +84,7 @@ CASES = [(make, order) for make in (in_a_row, nested, in_a_scan) for order in ra
 CASES += [(of_a_scan, order) for order in range(3)]
 
 
-@pytest.mark.parametrize(("make", "order"), CASES, ids=lambda v: getattr(v, "__name__", v))
+@pytest.mark.parametrize(("make", "order"), slow_but_every(3, CASES), ids=lambda v: getattr(v, "__name__", v))
 def test_derivatives_are_those_of_the_function(make: Any, order: int) -> None:
     expected = theirs(order, make(jnp, lambda f: f, jax.lax.scan))
     assert ours(order, make(F, nn.checkpoint, F.scan)) == pytest.approx(expected, rel=1e-11)

@@ -40,7 +40,7 @@ def case_of(sample: Sample) -> Case:
     return Case(each, arrays, f.arguments)
 
 
-@pytest.mark.parametrize("sample", slow_but_one(OF_OPS, lambda s: s.name), ids=lambda s: s.id)
+@pytest.mark.parametrize("sample", slow_but_one(OF_OPS, lambda s: s.name, n=4), ids=lambda s: s.id)
 @together
 def test_facts(sample: Sample) -> Check:
     """Every fact that the sample's op is declared with."""
@@ -178,7 +178,7 @@ def test_no_other_file_asks_which_op_it_is() -> None:
 WITH_DERIVATIVES = [s for s in OF_OPS if s.orders and not s.surrogate and s.inputs]
 
 
-@pytest.mark.parametrize("sample", slow_but_one(WITH_DERIVATIVES, lambda s: s.name), ids=lambda s: s.id)
+@pytest.mark.parametrize("sample", slow_but_one(WITH_DERIVATIVES, lambda s: s.name, n=4), ids=lambda s: s.id)
 @together
 def test_routes(sample: Sample) -> Check:
     """Tangents of orders 1 and 2, forward, against the reference's; and nested gradients by the route that `nn.grad`

@@ -20,6 +20,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.jax as nj
+from tests.slow import slow_but_every
 
 ORDERS = 4
 
@@ -160,7 +161,7 @@ def wanted(name: str) -> np.ndarray:
         return np.array([[mp.re(c) * mp.factorial(n) for n, c in enumerate(row)] for row in rows], float).T
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: dtype.__name__)
+@pytest.mark.parametrize("dtype", slow_but_every(len(DTYPES), DTYPES), ids=lambda dtype: dtype.__name__)
 @pytest.mark.parametrize("table", [TABLE, pytest.param(REST, marks=pytest.mark.slow)], ids=["sigmoids", "rest"])
 def test_every_order_is_right_over_the_whole_range(table: dict[str, Case], dtype: Any) -> None:
     levels: dict[str, list[nn.Variable]] = {}

@@ -14,6 +14,7 @@ from jax import lax
 from jax.experimental import io_callback
 
 import nngrad.jax as nj
+from tests.slow import slow_but_every
 
 RNG = np.random.default_rng(0)
 X, ALONG = 0.3 * RNG.standard_normal((2, 16))
@@ -82,7 +83,7 @@ INNER = (gradient, value_and_gradient, tangent, cotangent)
 CASES = [([*FUNCTIONS][i % 3], INNER[i % 4], around) for i, around in enumerate(AROUND)]
 
 
-@pytest.mark.parametrize(("function", "inner", "around"), CASES)
+@pytest.mark.parametrize(("function", "inner", "around"), slow_but_every(3, CASES))
 def test_a_first_call_agrees_with_jax(function: str, inner: Callable[..., Any], around: str) -> None:
     found, wanted = [AROUND[around](inner(module, lambda x: FUNCTIONS[function](x)))(X) for module in (nj, jax)]
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-11 * float(jnp.max(jnp.abs(wanted))))

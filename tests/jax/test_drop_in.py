@@ -14,6 +14,7 @@ import pytest
 import nngrad as nn
 import nngrad.jax as nj
 from nngrad.extend import Variable, functions_of
+from tests.slow import slow_but_every
 
 RNG = np.random.default_rng(0)
 WEIGHTS = [RNG.standard_normal(s) * 0.4 for s in ((2, 8), (8, 8), (8, 1))]
@@ -96,7 +97,7 @@ TRANSFORMATIONS: dict[str, Callable[[], tuple[Any, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TRANSFORMATIONS)
+@pytest.mark.parametrize("name", slow_but_every(2, TRANSFORMATIONS))
 def test_it_is_what_jax_gives(name: str) -> None:
     same(*TRANSFORMATIONS[name]())
 

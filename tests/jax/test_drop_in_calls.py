@@ -27,6 +27,7 @@ import nngrad.jax as nj
 from nngrad.extend import Variable, functions_of
 from tests.costs import compilations
 from tests.oracle import compiled_cheaply
+from tests.slow import slow_but_every
 
 RNG = np.random.default_rng(0)
 WEIGHTS = [RNG.standard_normal(s) / 2 for s in ((3, 4), (4, 4), (4, 1))]
@@ -84,7 +85,7 @@ AROUND: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", AROUND)
+@pytest.mark.parametrize("name", slow_but_every(3, AROUND))
 def test_jax_works_on_it(name: str) -> None:
     ours, expected = [
         compiled_cheaply(lambda given=given: AROUND[name](*given))()

@@ -137,7 +137,7 @@ def number(function: Any) -> Callable[..., Any]:
     return run
 
 
-@pytest.mark.parametrize("name", slow_but_every(2, FUNCTIONS))
+@pytest.mark.parametrize("name", slow_but_every(4, FUNCTIONS))
 @together
 def test_value_and_derivatives(name: str) -> Check:
     function, *arrays = FUNCTIONS[name]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import nngrad.jax as nj
+from tests.slow import slow_but_every
 
 X = np.linspace(0.2, 0.9, 3)
 NONE = np.zeros((), jax.dtypes.float0)
@@ -54,7 +55,7 @@ AS_IN_JAX: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", AS_IN_JAX)
+@pytest.mark.parametrize("name", slow_but_every(3, AS_IN_JAX))
 def test_as_in_jax(name: str) -> None:
     found, wanted = [AS_IN_JAX[name](module) for module in (nj, jax)]
     assert jax.tree.structure(found) == jax.tree.structure(wanted)

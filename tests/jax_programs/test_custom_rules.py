@@ -170,7 +170,7 @@ RULES: dict[str, Callable[[], Callable[..., Any]]] = {
 
 @pytest.mark.parametrize(
     ("rule", "within"),
-    slow_but_every(5, product(RULES, ["calls", "checkpoint", "nj.checkpoint", "jit", "scan", "vmap"])),
+    slow_but_every(10, product(RULES, ["calls", "checkpoint", "nj.checkpoint", "jit", "scan", "vmap"])),
 )
 def test_the_next_derivative_is_of_what_the_rule_gives(rule: str, within: str) -> None:
     function = RULES[rule]()
@@ -293,7 +293,7 @@ def second(m: Any, f: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 @pytest.mark.parametrize(
     ("kind", "around", "made"),
-    slow_but_every(5, product(["custom_vjp", "custom_jvp"], AROUND, [of_constants, of_arguments])),
+    slow_but_every(10, product(["custom_vjp", "custom_jvp"], AROUND, [of_constants, of_arguments])),
 )
 def test_rules_that_read_what_the_function_computes_around_them(kind: str, around: str, made: Any) -> None:
     f, x = reading_around(kind, around, made), jnp.asarray(POINT)

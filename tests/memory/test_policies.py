@@ -115,7 +115,7 @@ def test_what_a_policy_saves_in_loops_and_branches_is_not_computed_again(name: s
     assert products(nj.grad, jax.checkpoint) == products(nj.grad, nj.checkpoint) <= theirs
 
 
-@pytest.mark.parametrize(("name", "shape"), slow_but_every(4, [
+@pytest.mark.parametrize(("name", "shape"), slow_but_every(8, [
     *[(name, shape) for name in ("none", "products", "one name") for shape in (chain, loop)],
     ("products", scanned), ("one name", branched), ("one name", nested),
 ]))

@@ -27,7 +27,7 @@ from tests.rematerialising import (
     structure_alone,
     values_of,
 )
-from tests.slow import slow_but
+from tests.slow import slow_but, slow_but_every
 
 # ---------------------------------------------------------------- the same gradients
 
@@ -108,7 +108,7 @@ READS_LESS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", READS_LESS)
+@pytest.mark.parametrize("name", slow_but_every(3, READS_LESS))
 def test_functions_that_do_not_read_all_inputs_are_computed_again(name: str) -> None:
     """What a function does not read says nothing of what it computes of the rest."""
     ours, theirs = READS_LESS[name]

@@ -20,8 +20,8 @@ from jax.scipy import special
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.extend import Variable
+from tests.slow import slow_but_every
 
-from ..slow import slow_but_every
 from . import primitives as installed
 from .table import primitives
 
@@ -106,7 +106,7 @@ NEWEST = {
 }
 
 
-@pytest.mark.parametrize("name", slow_but_every(2, NEWEST))
+@pytest.mark.parametrize("name", slow_but_every(4, NEWEST))
 def test_new_primitives_are_opened(name: str) -> None:
     report = opened(NEWEST[name], X, orders=1 if name == "expn" else 3)
     assert not report.opaque, str(report)
@@ -201,7 +201,7 @@ def functions_with_rules() -> dict[str, tuple[Callable[..., Any], str]]:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("switch", [*SWITCHES, "all"])
+@pytest.mark.parametrize("switch", slow_but_every(3, [*SWITCHES, "all"]))
 @pytest.mark.parametrize("name", functions_with_rules())
 def test_calls_that_are_written_as_objects(switch: str, name: str) -> None:
     function, opaque = functions_with_rules()[name]

@@ -16,6 +16,7 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.nnabla.solver import SolverState
+from tests.slow import slow_but_every
 from tests.solver_states import state_arrays
 
 DATA = Path(__file__).parents[1] / "data"
@@ -51,7 +52,7 @@ def losses_of(loss: nn.Variable, solver: S.Solver) -> list[float]:
 FILES = sorted([path.name for path in STATES.iterdir() if path.suffix != ".json"])
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", slow_but_every(4, FILES))
 def test_training_goes_on_from_a_file_of_nnabla_s_as_it_does_there(file: str, tmp_path: Path) -> None:
     pytest.importorskip("h5py" if file.endswith(".h5") else "google.protobuf")
     kind = file.partition(".")[0]

@@ -19,6 +19,7 @@ import nngrad.functions as F
 from nngrad.execution.executable import quick_options
 from nngrad.execution.interpret import single_ops
 from tests.rematerialising import counted_compilations
+from tests.slow import slow_but
 
 Count = Callable[[], int]
 
@@ -58,7 +59,7 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", slow_but(["shuffled"], ORDERS))
 def test_states_that_are_computed_together_compile_once(order: str, compilations: Count) -> None:
     x, steps = chain(300, np.linspace(-1, 1, 4))
     nn.forward_all(steps)

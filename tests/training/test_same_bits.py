@@ -18,6 +18,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
+from tests.slow import slow_but
 
 SCRIPT = """
 import gc
@@ -237,7 +238,7 @@ def trained(look: Callable[[Net], None], forward: bool = True, steps: int = 3) -
     return found
 
 
-@pytest.mark.parametrize("forward", [True, False])
+@pytest.mark.parametrize("forward", slow_but([False], [True, False]))
 def test_what_is_looked_at_changes_no_bits_of_a_training(forward: bool) -> None:
     expected = trained(nothing, forward)
     for look in LOOKS[1:]:
