@@ -227,8 +227,8 @@ _is_provided_by(f"{__name__}.memory", _engine, "peak_bytes", "policy_key", "rema
 _is_provided_by(f"{__name__}.inspection.estimates", _engine, "warn_of_cancelled")
 _is_provided_by(f"{__name__}.memory", _Operators, "recompute")
 _is_provided_by(f"{__name__}.parallel.devices.grid", _Placement, "across", "mesh_of")
-_is_provided_by(f"{__name__}.inspection.shown", Variable, "__repr__", "_repr_html_")
-_is_provided_by(f"{__name__}.inspection.shown", Function, "__repr__", "_repr_html_")
+_is_provided_by(f"{__name__}.inspection.shown", Variable, "__repr__")
+_is_provided_by(f"{__name__}.inspection.shown", Function, "__repr__")
 _is_provided_by(f"{__name__}.nnabla.names", _NamesElsewhere, "argument", "counterpart", "hint")
 _is_provided_by(
     f"{__name__}.nnabla.links", Variable, "addgrad", "clear_all_graph_links", "creator", "function_references",

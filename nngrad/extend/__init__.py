@@ -10,7 +10,7 @@ from ..autodiff.request import Derivation, Mode, Request, ResultDerivation, Task
 from ..execution import executables
 from ..execution.backward import reached_leaves
 from ..execution.compiled import executable_of, jitted_as_equal_programs, temporary_bytes
-from ..execution.executable import Executable, Settings, spent
+from ..execution.executable import Executable, Settings
 from ..execution.interpret import interpret, results_of
 from ..execution.lower import linearize, lower
 from ..execution.passes import LoopFound, Stage, lowering_passes, passes, prepared, register_pass, stages_of
@@ -70,7 +70,7 @@ from ..graph.process import check_not_traced, check_process, interrupt_safe, jax
 from ..graph.signatures import explained, explained_by_name
 from ..graph.spec import DType, Spec, array_of, converted, dtype_of, has_name, spec_of, x64_if
 from ..graph.traverse import as_made, functions_of, operands_first
-from ..graph.value import Value, is_shared, on_host, put_together, together, writing
+from ..graph.value import Value, on_host, put_together, together, writing
 from ..graph.variable import leaf_of
 from ..rewrite.builder import RULES, emitting, rewriting_rule
 from ..rewrite.sums import summands
@@ -86,11 +86,11 @@ __all__ = [
     "check_process", "checked_choice", "checked_count", "checked_spec", "close", "close_with_derivations",
     "coerced", "composite", "contained", "converted", "create", "device_of", "did_you_mean", "differentiable",
     "dtype_of", "emitted", "emitting", "engine", "executable_of", "executables", "explained", "explained_by_name",
-    "functions_of", "grad", "has_name", "host_array", "interpret", "interrupt_safe", "is_shared", "jax_internal",
+    "functions_of", "grad", "has_name", "host_array", "interpret", "interrupt_safe", "jax_internal",
     "jitted_as_equal_programs", "key_of", "leaf_of", "leaves_of", "linearize", "lower", "lowering_passes",
     "missing_in_jax", "named_axes", "no_attribute", "no_such_argument", "non_differentiable", "on_host", "op",
     "operands_first", "passes", "path_between", "placeholder", "placement", "prepared", "provide", "put_together",
-    "reached_leaves", "register_pass", "results_of", "rewriting_rule", "set_switches", "slopes", "spec_of", "spent",
+    "reached_leaves", "register_pass", "results_of", "rewriting_rule", "set_switches", "slopes", "spec_of",
     "stages_of", "summands", "switch_to", "switched", "temporary_bytes", "together", "users_location", "variables",
     "warn_user", "watch", "watching_for_users_code", "writing", "x64_if",
 ]  # fmt: skip

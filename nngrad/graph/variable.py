@@ -220,12 +220,6 @@ class Variable(Operators):
         return not self.cell.is_zero if snapshot is None else snapshot is self._at
 
     @property
-    def computed_from(self) -> dict[int, Any] | None:
-        """The arrays of the leaves, by the ids of these, from which an output's value was computed; None if it was
-        not."""
-        return None if self._at is None else self._at.by_leaf()
-
-    @property
     def cell(self) -> NdArray:
         """The cell of its value as it is, without computing anything."""
         cell = self._data

@@ -9,72 +9,15 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..extend import Event, Function, Switched, Variable, check_bool, users_location, watch
+from ..extend import Event, Switched, check_bool, users_location, watch
 from ..parameter import Scope, get_current_parameter_scope, path_of_scope
-from .nan import DEBUG_MODE, Array, Beginning, Checker, located
-from .stepwise import location_text
-
-
-def _not_finite(values: Array) -> Array:
-    return ~np.isfinite(values)
-
-
-class DebugChecker(Checker):
-    """Checks the results of functions as they run, and reports the origin of those that are not finite."""
-
-    def message(self, begun: Beginning) -> str:
-        """The error message: the fault, the function, and the line that called it."""
-        f = begun.variable.parent
-        assert f is not None  # leaves are not checked
-        inner = None if any([self.bad(array) for array in begun.given]) else self.within(begun)
-        if inner is None or inner.variable.parent is None:
-            return "\n".join([self._finding(begun, f, "the leaf"), *located(f, _UNKNOWN)])
-        g = inner.variable.parent
-        part = f"part of a derivative of order {g.order} of what was " * (g.order > 0)
-        lines = [self._finding(inner, g, "the body's"), f"  {g.op.name} is {part}{location_text(g)}"]
-        return "\n".join([*lines, *[f"  {step}" for step in reversed(inner.trail)], *located(f, _UNKNOWN)])
-
-    def _finding(self, begun: Beginning, f: Function, leaf: str) -> str:
-        """The fault, the function, and its inputs, in words."""
-        which = f"output {begun.variable.index}" if len(f.specs) > 1 else "the result"
-        lines = [f"{self._wrong(begun.array)} in {which} of {f.op.name} (order {f.order}), {f!r}"]
-        for name, x, array in zip(f.op.names_of(len(f.inputs)), f.inputs, begun.given, strict=True):
-            lines.append(f"  its input {name}, {_named(x, leaf)}, is {self._described(np.asarray(array))}")
-        return "\n".join(lines)
-
-    def _wrong(self, array: Any) -> str:
-        """A description of the non-finite values in an array; empty if there are none."""
-        values = np.asarray(array)
-        for bad in self.bad(values).values():
-            what = "NaN" if np.isnan(values).any() else "infinity"
-            first = [int(i) for i in np.argwhere(bad)[0]]
-            return f"{what} ({bad.sum()} of {values.size} elements, the first at {first})" if values.shape else what
-        return ""
-
-    def _described(self, values: Array) -> str:
-        """A description of a function's inputs."""
-        wrong = self._wrong(values)
-        if wrong:
-            return f"not finite itself: {wrong}"
-        if not values.size:
-            return "empty"
-        if values.size == 1:
-            return f"{values.reshape(())[()]:.6g}"
-        return f"finite, between {values.min():.6g} and {values.max():.6g}"
-
-
-def _named(x: Variable, leaf: str) -> str:
-    name = f" {x.name!r}" if x.name else ""
-    return f"{leaf}{name} {x.spec}" if x.parent is None else f"{x.spec} from {x.parent.op.name}"
-
-
-_UNKNOWN = "an unknown place: it was built outside debug mode"
+from .nan import DEBUG_MODE, Checker, report_of
 
 
 def _debugging(inf: bool) -> Switched:
     """Listens to functions being made, to record their places, and to runs, to check them; `inf` enables the check for
     infinity in addition to NaN."""
-    checkers: WeakKeyDictionary[Any, DebugChecker] = WeakKeyDictionary()  # one for each run
+    checkers: WeakKeyDictionary[Any, Checker] = WeakKeyDictionary()  # one for each run
 
     def listen(event: Event) -> None:
         f, execution = event.function, event.execution
@@ -82,13 +25,13 @@ def _debugging(inf: bool) -> Switched:
             f.location = users_location()
             return
         if execution not in checkers:
-            checkers[execution] = DebugChecker(wrong=_not_finite if inf else np.isnan)
+            checkers[execution] = Checker(nan=np.isnan, inf=np.isinf) if inf else Checker(nan=np.isnan)
         checker = checkers[execution]
         checker(event)
         for y in execution.outputs:
             marks = checker.marks_of(y) if y.parent is f else None
             if marks is not None:
-                raise FloatingPointError(checker.message(marks["wrong"]))
+                raise FloatingPointError(str(report_of(marks.get("nan") or marks["inf"], checker)))
 
     return watch(listen, "applied", "emitted", "ran", "kept", key=DEBUG_MODE)
 
@@ -97,9 +40,9 @@ def debug(on: bool = True, *, inf: bool = True) -> Switched:
     """Debug mode, in this thread or asyncio task. The environment variable NNGRAD_DEBUG=1 switches it on everywhere.
 
     Within the block, functions remember the line of the user's program that applied them, and graphs run function by
-    function. If a NaN or an infinity reaches a result, a FloatingPointError names the function that made it, its order
-    of differentiation, its inputs, and the line that called it. Non-finite values that do not reach a result, as in the
-    branch of a `where` that is not taken, are no error.
+    function. If a NaN or an infinity reaches a result, a FloatingPointError says what `nn.find_nan` reports: the
+    function that made it, its order of differentiation, its inputs, and the line that called it. Non-finite values that
+    do not reach a result, as in the branch of a `where` that is not taken, are no error.
 
     Training steps, `nn.compile` and `nn.to_jax` are compiled as a whole, and are not checked inside.
 
@@ -141,7 +84,7 @@ def source_locations(on: bool = True) -> Switched:
 
         with nn.source_locations():
             loss = build()
-        print(nn.show(loss, columns=("scope", "location")))
+        print(nn.show(loss))
 
     It also works as a decorator. Building a graph takes two or three times as long within the block; running it takes
     no longer.

@@ -40,31 +40,31 @@ class Line(NamedTuple):
     depth: int
     """The number of enclosing bodies and blocks."""
     parts: tuple[Part, ...]
-    shapes: str = ""
-    """Shapes and dtypes of the values that it names."""
     order: int = 0
     """Order of differentiation."""
-    origin: str = ""
-    """The origin, such as 'of v3'."""
     cells: tuple[str, ...] = ()
-    """The texts of the other columns."""
+    """The texts of the columns: shapes and dtypes of the values that it names, the order with its origin, whether they
+    are kept or computed again, the scope, and the source line."""
     node: int = -1
     """The node that it describes."""
 
     @property
     def text(self) -> str:
-        """The text without shapes and columns."""
+        """The text without columns."""
         return "".join([part.text for part in self.parts])
 
 
 class Writer:
     """Writes the lines of a description."""
 
-    def __init__(self, described: Description, columns: Sequence[str], folds: Sequence[Fold] = ()) -> None:
+    def __init__(self, described: Description, folds: Sequence[Fold]) -> None:
         self._d = described
-        self._columns = columns
         self._folds = {fold.nodes[0][0]: fold for fold in folds}
         self._folded = bool(folds)
+        self._recomputes = not {State.AGAIN, State.COPY}.isdisjoint(described.states)
+        outside = zip(described.locations, described.body_of, strict=True)
+        self._locates = any([at for at, body in outside if body < 0])
+        """Whether places outside of bodies, where they are always known, were recorded."""
         self._last_location: Any = None
 
     def lines(self) -> Iterator[Line]:
@@ -111,7 +111,7 @@ class Writer:
         asked = ", needs a gradient" if not is_parameter and needs_grad else asked
         what = Part(f" = {'parameter' if is_parameter else 'leaf'}{times}{asked}")
         names = (first, Part(", …, "), last) if times else (first,)
-        return Line(0, (*names, what), repr(spec), node=nodes[0])
+        return Line(0, (*names, what), cells=(repr(spec), "", "", "", ""), node=nodes[0])
 
     def _function(self, node: int, depth: int) -> Iterator[Line]:
         d = self._d
@@ -121,8 +121,7 @@ class Writer:
         arguments = d.arguments(node)
         given = _separated([*operands, Part(arguments)] if arguments else operands)
         parts = (*_separated(named), Part(" = "), Part(d.op_name(node), None, True), Part("("), *given, Part(")"))
-        origin = self._origin(node) if "origin" in self._columns else ""
-        yield Line(depth, parts, d.shape(node), order, origin, self._cells(node), node)
+        yield Line(depth, parts, order, self._cells(node), node)
         for number in d.bodies_of.get(node, ()):
             yield from self._body(number, depth)
 
@@ -131,23 +130,16 @@ class Writer:
 
     def _cells(self, node: int) -> tuple[str, ...]:
         d = self._d
-        said = {
-            "state": lambda: _STATES.get(d.states[node], ""), "scope": lambda: d.scopes[node],
-            "rule": lambda: d.formula(node), "location": lambda: self._location(node),
-        }  # fmt: skip
-        return tuple([said[name]() for name in self._columns if name in said])
-
-    def _origin(self, node: int) -> str:
-        d = self._d
         rule, origin = d.rules[node], d.origins[node]
-        if rule is None:
-            return ""
-        return f"of {d.names[origin]}" if origin >= 0 else f"of {rule.name}"
+        order = f"order {d.orders[node]}" if d.orders[node] else ""
+        of = "" if rule is None else f"of {d.names[origin] if origin >= 0 else rule.name}"
+        state = _STATES.get(d.states[node], "") if self._recomputes else ""
+        return d.shape(node), f"{order} {of}".strip(), state, d.scopes[node], self._location(node)
 
     def _location(self, node: int) -> str:
         location = self._d.locations[node]
         again, self._last_location = location == self._last_location, location
-        if location is None:
+        if location is None or not self._locates:
             return ""
         line = f"{PurePath(location.file).name}:{location.line}"
         return line if again or not location.code else f"{line}: {location.code}"

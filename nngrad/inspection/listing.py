@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import html
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from ..extend import Variable, check_bool, did_you_mean
+from ..extend import Variable, check_bool
 from .description import Description, describe
 from .folding import folds_of
 from .lines import Line, Writer
 from .naming import Parameters
-from .printed import Printed
-from .recomputation import State
 
-COLUMNS = {
-    "origin": "the function whose backward rule a gradient comes from",
-    "state": "whether a value is kept for a gradient, or computed again for it",
-    "scope": "the scope of parameters",
-    "rule": "what that backward rule computes",
-    "location": "the line of your program",
-}
-"""The optional columns of a listing, with descriptions."""
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+_WIDEST, _WIDEST_CELL = 72, 32
+"""The widths of a line's code, and of the text of another column, beyond which what follows is no longer aligned."""
+_MOST_IN_NOTEBOOKS = 1000
+"""The maximum number of lines in notebooks."""
+_COLOURS = {
+    "dodger_blue1": "#1f77d0", "dark_orange": "#c05a00", "green3": "#0f8a3c", "medium_orchid": "#a04fd0",
+    "red1": "#d03a5a", "dark_cyan": "#00838f", "gold3": "#8a7000", "grey62": "#7a6a8a",
+}  # fmt: skip
+"""Colours of the orders of differentiation from the first on, on a terminal and in a notebook; they are distinct on
+white and on black."""
+_CSS = {
+    "bold": "font-weight:bold", "dim": "opacity:.65", **{name: f"color:{code}" for name, code in _COLOURS.items()},
+}  # fmt: skip
+
+Row = list[tuple[str, str]]
+"""A printed line: texts, each with its style, which may be empty."""
 
 
-class Listing(Printed):
-    """A graph as text, fitted to the width of the terminal. With `rich` and in notebooks each order of differentiation
-    has a colour.
+class Listing:
+    """A graph as text: `print` it. With `rich` and in notebooks each order of differentiation has a colour."""
 
-    `listing.text(width)` is the text in a given number of columns.
-    """
-
-    def __init__(self, lines: Iterable[Line], columns: Sequence[str], described: Description) -> None:
+    def __init__(self, lines: Iterable[Line], described: Description) -> None:
         self.lines = tuple(lines)
         """The lines."""
-        self.columns = tuple(columns)
-        """The names of the columns that are shown."""
         self.described = described
         """The description of the graph, without its Variables."""
 
@@ -42,27 +46,71 @@ class Listing(Printed):
         functions = sum([op is not None for op in self.described.ops])
         return f"<listing of {functions} functions in {len(self.lines)} lines; print it>"
 
+    def __str__(self) -> str:
+        return "\n".join(["".join([text for text, _ in row]) for row in _rows(self.lines)])
 
-def show(
-    outputs: Variable | Iterable[Variable], columns: str | Iterable[str] | None = None, *, fold: bool = True,
-    parameters: Parameters = None,
-) -> Listing:  # fmt: skip
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        for row in _rows(self.lines):
+            yield Text.assemble(*row, no_wrap=True, overflow="ellipsis")
+
+    def _repr_html_(self) -> str:
+        rows = ["".join(map(_span, row)) for row in _rows(self.lines[:_MOST_IN_NOTEBOOKS])]
+        if len(self.lines) > _MOST_IN_NOTEBOOKS:
+            rows.append(f"… {len(self.lines) - _MOST_IN_NOTEBOOKS} more lines; print() shows them")
+        return '<pre style="line-height:1.35;overflow-x:auto;white-space:pre">' + "\n".join(rows) + "</pre>"
+
+
+def _rows(lines: tuple[Line, ...]) -> Iterator[Row]:
+    """The lines, with shapes, orders and the other columns aligned."""
+    lengths = [4 * line.depth + len(line.text) for line in lines]
+    widest = min(max([n for n, line in zip(lengths, lines, strict=True) if line.cells], default=0), _WIDEST)
+    columns = zip(*[line.cells for line in lines if line.cells], strict=True)
+    widths = [min(max(map(len, column)), _WIDEST_CELL) for column in columns]
+    for length, line in zip(lengths, lines, strict=True):
+        row = [("    " * line.depth, "")]
+        row += [(part.text, "bold" if part.is_op else _colour(part.order or 0)) for part in line.parts]
+        space = max(0, widest - length)
+        for cell, width, style in zip(line.cells, widths, _styles(line), strict=False):
+            if cell:
+                row.append((" " * (space + 2) + cell, style))
+                space = max(0, width - len(cell))
+            elif width:
+                space += 2 + width
+        yield row
+
+
+def _styles(line: Line) -> tuple[str, ...]:
+    """The styles of a line's cells: shapes, order, and the other columns."""
+    return "", _colour(line.order), "dim", "dim", "dim"
+
+
+def _colour(order: int) -> str:
+    return [*_COLOURS][(order - 1) % len(_COLOURS)] if order else ""
+
+
+def _span(styled: tuple[str, str]) -> str:
+    text, style = html.escape(styled[0]), styled[1]
+    return f'<span style="{_CSS[style]}">{text}</span>' if style else text
+
+
+def show(outputs: Variable | Iterable[Variable], *, fold: bool = True, parameters: Parameters = None) -> Listing:
     """The graph that computes `outputs` as text: `print(nn.show(y))`.
 
     Each leaf and each function has a line, in the order of their creation: its results, its inputs, arguments, shapes
-    and dtypes, and the order of differentiation if that is not 0. A function without inputs is a constant. The body of
-    a loop or a branch is indented below it, with the operands of its inputs. Repeated blocks of functions, such as the
-    layers of a network, are written once, with the number of repetitions and the values that differ between them. Only
-    outputs that are read have names. Nothing is run.
+    and dtypes, and the order of differentiation if that is not 0, with the function whose backward rule it comes from.
+    A function without inputs is a constant. The body of a loop or a branch is indented below it, with the operands of
+    its inputs. Repeated blocks of functions, such as the layers of a network, are written once, with the number of
+    repetitions and the values that differ between them. Only outputs that are read have names. Nothing is run.
+
+    Further columns say, where the graph has something to say: which values are kept for gradients and which are
+    rematerialised; the parameter scope; and the line of your program, if recorded (`nn.source_locations`).
 
     On a terminal (with `rich.print`) and in notebooks, each order of differentiation has a colour.
 
     Args:
         outputs: A Variable or Variables.
-        columns: Further columns, "all" or some of: "origin", the function whose backward rule a gradient comes from;
-            "state", which values are kept for gradients and which are rematerialised; "scope", the parameter scope;
-            "rule", what the backward rule computes; "location", the line of your program, if recorded
-            (`nn.source_locations`). By default all columns with something to show, except "rule".
         fold: Whether to write repeated blocks once.
         parameters: Names of unregistered parameters, such as a module's: `model.get_parameters()`.
 
@@ -71,39 +119,10 @@ def show(
 
     Raises:
         TypeError: Something is not a Variable, or another argument has the wrong type.
-        ValueError: There is no such column, or there are no outputs.
+        ValueError: There are no outputs.
     """
     check_bool(fold, "fold")
-    asked = _checked_columns(columns)
     described = describe(outputs, parameters)
-    shown = asked if asked is not None else _informative_columns(described)
-    lines = tuple(Writer(described, shown, folds_of(described) if fold else []).lines())
+    lines = tuple(Writer(described, folds_of(described) if fold else []).lines())
     described.forget_graph()
-    return Listing(lines, shown, described)
-
-
-def _checked_columns(columns: Any) -> tuple[str, ...] | None:
-    if columns is None:
-        return None
-    if columns == "all":
-        return tuple(COLUMNS)
-    names = [columns] if isinstance(columns, str) else columns
-    if not isinstance(names, Iterable):
-        raise TypeError(f"columns: expected names of columns, got {columns!r}")
-    listed = list(names)
-    for name in listed:
-        if name not in COLUMNS:
-            hint = did_you_mean(str(name), COLUMNS) or f'; expected {", ".join(COLUMNS)} or "all"'
-            raise ValueError(f"columns: there is no column {name!r}{hint}")
-    return tuple([name for name in COLUMNS if name in listed])
-
-
-def _informative_columns(described: Description) -> tuple[str, ...]:
-    """The columns that have something to show for this graph."""
-    says = {
-        "origin": True,
-        "state": not {State.AGAIN, State.COPY}.isdisjoint(described.states),
-        "scope": any([scope for scope, op in zip(described.scopes, described.ops, strict=True) if op is not None]),
-        "location": any([at for at, body in zip(described.locations, described.body_of, strict=True) if body < 0]),
-    }
-    return tuple([name for name in COLUMNS if says.get(name)])
+    return Listing(lines, described)

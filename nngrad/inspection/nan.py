@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..extend import ControlOp, Event, Function, Variable, arrays_of, interpret, leaves_of, variables, watch
-from .stepwise import MarkedArray, Trail, location_text, run_in_steps
+from .stepwise import MarkedArray, Trail, run_in_steps
 
 Array = np.ndarray[Any, Any]
 
@@ -73,7 +73,7 @@ class Checker:
     def within(self, begun: Beginning) -> Beginning | None:
         """For an origin at a function with bodies, the origin in these: the function is run again, step by step."""
         f = begun.variable.parent
-        if f is None or not isinstance(f.op, ControlOp):
+        if f is None or not isinstance(f.op, ControlOp) or any([begun.kind in self.bad(x) for x in begun.given]):
             return None
         given = [MarkedArray(np.asarray(array), None) for array in begun.given]
         return first_of(begun.kind, [run_in_steps(f, given, Checker(**self._kinds))[begun.variable.index].mark])
@@ -167,10 +167,11 @@ class NanReport(NamedTuple):
     def __str__(self) -> str:
         lines = [f"{_NAMES[self.kind]} in {self._whose()}, {self._where()}"]
         if self.steps and self.function is not None:
-            lines += [f"  {self.function.op.name}, {location_text(self.function)}"]
+            place = getattr(self.function, "location", "an unknown place")
+            lines += [f"  {self.function.op.name}, written at {place}"]
             lines += [f"  {step}" for step in reversed(self.steps)]
         elif self.function is not None:
-            lines += located(self.function)
+            lines += _located(self.function)
         for state in self.inputs:
             known = "" if state.value is None else f", {state.value:.6g} there"
             lines.append(f"  {state.name}: {'finite' if state.finite else 'not finite'}{known}")
@@ -194,10 +195,10 @@ class NanReport(NamedTuple):
         return at if self.elements == 1 else f"{at} and {self.elements - 1} more of {self.variable.size} elements"
 
 
-def located(f: Function, unknown: str = "") -> list[str]:
+def _located(f: Function) -> list[str]:
     """The lines of the user's program that called a function, or those of whose gradient it is part, as far as they
-    were recorded; `unknown` stands for the function's own otherwise."""
-    place, origin = getattr(f, "location", None) or unknown, f.origin
+    were recorded."""
+    place, origin = getattr(f, "location", None), f.origin
     if origin is None:
         return [f"  {f.op.name} was called at {place}"] if place else []
     lines = []
@@ -254,20 +255,20 @@ def nan_in(outputs: list[Variable], arrays: dict[int, Any], masked: bool = False
     if found is None and masked:
         found = checker.first("nan") or checker.first("inf")
     reaches = tuple([i for i, each in enumerate(marks) if each])
-    return None if found is None else _report(found, checker)._replace(reaches=reaches)
+    return None if found is None else report_of(found, checker)._replace(reaches=reaches)
 
 
-def _report(begun: Beginning, checker: Checker) -> NanReport:
-    """The report on a NaN or infinity with this origin."""
+def report_of(begun: Beginning, checker: Checker) -> NanReport:
+    """The report on a NaN or infinity with this origin, whose run the checker has listened to."""
     kind, x, f = begun.kind, begun.variable, begun.variable.parent
     mask = (np.isnan if kind == "nan" else np.isinf)(np.asarray(begun.array))
     place = tuple([int(i) for i in np.argwhere(mask)[0]])
     if f is None:
         return NanReport(kind, None, x, 0, place, int(mask.sum()), (), None, ())
-    cause = None if begun.cause is None else _report(begun.cause, checker)
+    cause = None if begun.cause is None else report_of(begun.cause, checker)
     states = input_states(f, [np.asarray(array) for array in begun.given], place)
     inner = checker.within(begun)
-    within = None if inner is None else _report(inner, checker)
+    within = None if inner is None else report_of(inner, checker)
     return NanReport(kind, f, x, f.order, place, int(mask.sum()), states, cause, (), within, begun.trail)
 
 

@@ -1,5 +1,5 @@
-"""Display Variables and Functions, on one line and as tables in notebooks. This computes nothing. Names and arguments
-become short printable text, whatever they hold, and notebooks' text is escaped."""
+"""Display Variables and Functions on one line, and rows as tables. This computes nothing. Names and arguments become
+short printable text, whatever they hold, and notebooks' text is escaped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..extend import Function, Op, SourceLocation, Spec, Variable, functions_of, is_shared, on_host, provide
+from ..extend import Function, Op, Spec, Variable, provide
 
 LONGEST_NAME = 60
 LONGEST_ARGUMENT = 48
@@ -73,13 +73,9 @@ def argument_text(op: Op, arguments: tuple[Any, ...], switches: bool) -> str:
 
 # ---------------------------------------------------------------- Variables and Functions
 
-LONGEST = 160
-"""The maximum length of a line."""
 _LONGEST_VALUE = 72
 _MOST_SHOWN = 8
 """How many inputs, or results, of one function are listed."""
-_MOST_ELEMENTS = 200
-"""How many elements of an array a table shows at most."""
 
 
 def array_text(array: np.ndarray[Any, Any]) -> str:
@@ -95,64 +91,14 @@ def array_text(array: np.ndarray[Any, Any]) -> str:
 
 def _variable_text(x: Variable) -> str:
     name = f" {quoted(x.name)}" if x.name else ""
-    value = _value_of(x)
-    head = f"<Variable{name} {x.spec} ({_kind_of(x)})"
-    if value is None:
-        return f"{head}>"
-    return f"{head} = {array_text(value)}{f' ({_OLD})' if _is_old(x) else ''}>"
-
-
-def _variable_html(x: Variable) -> str:
-    rows = [("shape", str(list(x.shape))), ("dtype", x.dtype.name)]
-    if x.parent is None:
-        rows.append(("leaf", "needs a gradient" if x.need_grad else "needs no gradient"))
-    else:
-        rows += [("computed by", printable(repr(x.parent), LONGEST)), *_where_from(x.parent)]
-    value = _value_of(x)
-    if value is not None:
-        rows.append(("value", np.array2string(value, threshold=_MOST_ELEMENTS, max_line_width=100)))
-        rows += [("", _OLD)] * _is_old(x)
-    elif x.parent is not None:
-        rows.append(("value", "not computed yet"))
-    name = f" {quoted(x.name)}" if x.name else ""
-    return _titled(f"Variable{name}", rows)
+    head, cell = f"<Variable{name} {x.spec} ({_kind_of(x)})", x.cell
+    return f"{head}>" if cell.is_deferred or cell.is_empty else f"{head} = {array_text(cell.view)}>"
 
 
 def _kind_of(x: Variable) -> str:
     if x.parent is None:
         return "leaf, need_grad" if x.need_grad else "leaf"
     return f"{x.parent.op.type_name}, rank {x.rank}"
-
-
-def _value_of(x: Variable) -> np.ndarray[Any, Any] | None:
-    """The value of a Variable, if it is computed."""
-    cell = x.cell
-    return None if cell.is_deferred or cell.is_empty else cell.view
-
-
-_OLD = "leaves have changed since"
-
-
-def _is_old(x: Variable) -> bool:
-    """Whether a leaf that the value of `x` was computed from has since been changed by the user, not by the graph."""
-    before = x.computed_from
-    if before is None:
-        return False
-    functions = functions_of([x])
-    updated = {id(leaf) for f in functions for leaf, _ in f.effects}
-    leaves = {id(leaf): leaf for f in functions for leaf in f.inputs if id(leaf) in before.keys() - updated}
-    return any([_has_changed(leaf, before[i]) for i, leaf in leaves.items()])
-
-
-def _has_changed(leaf: Variable, before: Any) -> bool:
-    """Whether a leaf's values differ from the array `before`, or that array is gone (None)."""
-    cell = leaf.cell
-    if before is None or cell.is_deferred:
-        return True
-    if cell.is_zero:
-        return bool(np.any(on_host(before)))
-    now = cell.held.array if cell.held.has_view else cell.raw()
-    return now is not before and (is_shared(now) or on_host(now).tobytes() != on_host(before).tobytes())
 
 
 def _function_text(f: Function) -> str:
@@ -162,42 +108,15 @@ def _function_text(f: Function) -> str:
     return f"<{f.op.type_name}({', '.join([*given, *arguments])}) -> {', '.join(_first(list(map(repr, f.specs))))}>"
 
 
-def _function_html(f: Function) -> str:
-    named = list(zip(f.op.names_of(len(f.inputs)), f.inputs, strict=True))
-    rows = [(name, _input_text(x)) for name, x in named[:_MOST_SHOWN]]
-    if len(named) > _MOST_SHOWN:
-        rows.append(("", f"and {len(named) - _MOST_SHOWN} more"))
-    rows += [(name, value_text(value)) for name, value in f.args.items()]
-    rows += [("gives", ", ".join(_first(list(map(repr, f.specs))))), *_where_from(f)]
-    return _titled(f.op.name, rows)
-
-
-provide(Variable, {"__repr__": _variable_text, "_repr_html_": _variable_html})
-provide(Function, {"__repr__": _function_text, "_repr_html_": _function_html})
-
-
-def _input_text(x: Variable) -> str:
-    name = f"{quoted(x.name)}, " if x.name else ""
-    return f"{name}{x.spec} " + ("(leaf)" if x.parent is None else f"from {x.parent.op.name}")
-
-
-def _where_from(f: Function) -> list[tuple[str, str]]:
-    """Table rows: the order of differentiation, and where the function was written."""
-    rows = []
-    origin = f.origin
-    if f.order:
-        of = "" if origin is None else f", part of the gradient of {origin.op.name}"
-        rows.append(("order", f"{f.order}{of}"))
-    place: SourceLocation | None = getattr(f, "location", None)
-    if place is not None:
-        rows.append(("requested at" if f.order else "written at", str(place)))
-    return rows
+provide(Variable, {"__repr__": _variable_text})
+provide(Function, {"__repr__": _function_text})
 
 
 def _first(texts: Sequence[str]) -> list[str]:
     """The first few texts, and how many more there are."""
     more = len(texts) - _MOST_SHOWN
     return [*texts[:_MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+
 
 # ---------------------------------------------------------------- tables
 
@@ -238,9 +157,3 @@ def shown_bytes(nbytes: float, digits: int = 3) -> str:
 def as_html(text: str) -> str:
     """Text for a notebook, in a fixed-width font."""
     return f'<pre style="line-height:1.35;overflow-x:auto;white-space:pre">{html.escape(text)}</pre>'
-
-
-def _titled(title: str, rows: Sequence[tuple[str, str]]) -> str:
-    """A table below a title, for a notebook; a cell may have several lines."""
-    lines = [(name if i == 0 else "", line) for name, text in rows for i, line in enumerate(text.split("\n"))]
-    return as_html("\n".join([title, *aligned(lines)]))

@@ -125,9 +125,3 @@ def run_in_steps(f: Function, inputs: Sequence[MarkedArray], checker: Checker) -
     device = None if f.context is None else f.context.device
     with x64_if(any([spec.needs_x64 for spec in f.specs])):
         return [MarkedArray(jax.device_put(y.array, device), y.mark) for y in made]
-
-
-def location_text(f: Function) -> str:
-    """Where the user wrote a function of a body, as text."""
-    place = getattr(f, "location", None)
-    return "written at an unknown place" if place is None else f"written at {place}"

@@ -23,12 +23,11 @@ from ..extend import (
     grad,
     leaves_of,
     linearize,
-    spent,
     switched,
 )
 from .shown import aligned
 
-__all__ = ["Milliseconds", "Stages", "Timing", "measure"]
+__all__ = ["Milliseconds", "Timing", "measure"]
 
 
 class Milliseconds(NamedTuple):
@@ -48,24 +47,6 @@ class Milliseconds(NamedTuple):
     and wait for loss and gradients. Without a solver."""
 
 
-class Stages(NamedTuple):
-    """The stages of the first iteration, in milliseconds."""
-
-    build: float = 0.0
-    """To build the graphs of loss and gradients, to list them as a program, and for all other work in Python."""
-    trace: float = 0.0
-    """For JAX to trace the program of loss and gradients."""
-    lower: float = 0.0
-    """For JAX to lower it."""
-    compile: float = 0.0
-    """For XLA to compile it, with full optimisation."""
-    run: float = 0.0
-    """To run the executable: the shortest time of the later iterations."""
-
-
-NOT_KNOWN = Stages()
-
-
 @dataclass(slots=True, eq=False, repr=False)
 class Timing:
     """The result of `measure`."""
@@ -78,8 +59,6 @@ class Timing:
     """The device that ran it."""
     title: str = ""
     """The title above the table."""
-    stages: Stages = NOT_KNOWN
-    """The parts of `first`."""
 
     def _each(self, function: Callable[[list[float]], float]) -> Milliseconds:
         return Milliseconds(*[function(list(column)) for column in zip(*self.samples, strict=True)])
@@ -104,9 +83,8 @@ class Timing:
         count = len(self.samples)
         kind = self.device.device_kind
         where = f"{self.device.platform}:{self.device.id}" + (f" ({kind})" if kind != self.device.platform else "")
-        stages = ", ".join([f"{name} {value / 1e3:.2f}" for name, value in self.stages._asdict().items()])
         return (f"{count} iteration{'s' * (count > 1)} on {where}; the first one before them, which compiles, took "
-                f"{self.first / 1e3:.2f} s" + f": {stages}" * any(self.stages))
+                f"{self.first / 1e3:.2f} s")
 
     def __str__(self) -> str:
         names = "average", "minimum", "deviation"
@@ -160,9 +138,7 @@ def measure(
     target = None if device is None else _device_of(device)
     on_device = jax.default_device(target) if target is not None else nullcontext()
     with on_device, switched(auto_forward=False, deterministic=True):  # with one tier
-        before = spent.total
         first = _iteration(build)
-        trace, lower, compiling, *_ = [1e3 * (now - then) for now, then in zip(spent.total, before, strict=True)]
         _phases(build)  # compiles everything
         for _ in range(warm_up - 1):
             _phases(build)
@@ -172,9 +148,7 @@ def measure(
         if executables.info().misses > compiled:
             warnings.warn("measure: the timings include a compilation after the warm-up; does the structure of the "
                           "graph change from call to call?", RuntimeWarning, stacklevel=2)
-    run = min([sample.forward + sample.backward for sample in samples])
-    stages = Stages(max(first - trace - lower - compiling - run, 0.0), trace, lower, compiling, run)
-    return Timing(samples, first, target or jax.local_devices()[0], title, stages)
+    return Timing(samples, first, target or jax.local_devices()[0], title)
 
 
 def _phases(build: Callable[[], Variable]) -> tuple[float, float, float, float]:

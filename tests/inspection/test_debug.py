@@ -49,8 +49,8 @@ def test_nan_is_traced_to_where_it_began(route: str) -> None:
         with pytest.raises(FloatingPointError) as caught:
             compute(y, route)
     message = str(caught.value)
-    assert "NaN (1 of 2 elements, the first at [0]) in the result of log (order 0)" in message
-    assert "its input x, float64[2] from mul_scalar, is finite, between -1 and 2" in message
+    assert "NaN in <Log(float64[2]) -> float64[2]> (order of differentiation 0), at [0]" in message
+    assert "x: finite, -1 there" in message
     assert f"log was called at {line_of('h = F.log(x * 2.0)  # here')}" in message
     assert "h = F.log(x * 2.0)  # here" in message
 
@@ -63,8 +63,8 @@ def test_nan_in_a_gradient_names_the_function_and_both_places() -> None:
         with pytest.raises(FloatingPointError) as caught:
             y.backward()  # asked for
     message = str(caught.value)
-    assert "infinity (1 of 2 elements, the first at [0]) in the result of pow_scalar (order 1)" in message
-    assert "its input x, the leaf 'x' float64[2], is finite, between 0 and 4" in message
+    assert message.startswith("infinity in <PowScalar(float64[2], val=-0.5) -> float64[2]> (order of differentiation 1")
+    assert "x 'x': finite, 0 there" in message
     assert "it is part of the gradient of pow_scalar (order 0), which was called at" in message
     assert line_of("y = F.sum(x**0.5)  # the root") in message
     assert f"which was requested at {line_of('y.backward()  # asked for')}" in message
@@ -76,14 +76,13 @@ def test_nan_in_a_gradient_of_a_gradient_has_its_order() -> None:
         (gx,) = nn.grad(F.sum(x**1.5), x)
         np.testing.assert_allclose(gx.d, [0, 3])
         (ggx,) = nn.grad(gx, x)
-        with pytest.raises(FloatingPointError, match=r"in the result of pow_scalar \(order 2\)") as caught:
+        with pytest.raises(FloatingPointError, match=r"<PowScalar.* \(order of differentiation 2,") as caught:
             _ = ggx.d
     assert "it is part of the gradient of pow_scalar (order 1)" in str(caught.value)
 
 
 def test_nan_in_a_leaf_is_said_to_be_there_already() -> None:
-    text = r"its input x, the leaf 'w' float64\[2\], is not finite itself: NaN"
-    with nn.debug(), pytest.raises(FloatingPointError, match=text):
+    with nn.debug(), pytest.raises(FloatingPointError, match=r"NaN in <Exp.*\n.*\n  x 'w': not finite, nan there"):
         _ = F.exp(leaf(np.nan, 1.0, name="w")).d
 
 
@@ -126,7 +125,7 @@ def test_the_environment_variable_switches_it_on(value: str, lines: int) -> None
         "    try:\n"
         "        F.log(nn.Variable.from_numpy_array([-1.0])).forward()\n"
         "    except FloatingPointError as error:\n"
-        "        print(str(error).splitlines()[-1])\n"
+        "        print(str(error).splitlines()[1])\n"
         "f()\n"
         "t = threading.Thread(target=f); t.start(); t.join()\n"
     )

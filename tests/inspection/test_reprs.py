@@ -7,14 +7,12 @@ import re
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 import nngrad as nn
 import nngrad.functions as F
-import nngrad.solvers as S
 
 
 def leaf(value: Any, name: str = "") -> nn.Variable:
@@ -46,58 +44,6 @@ def test_a_variable_fits_a_line(value: Any, name: str) -> None:
     x = leaf(value, name)
     for shown in (repr(x), repr(x * 2.0)):
         assert shown.isprintable() and len(shown) <= 200
-    assert text_of(x._repr_html_()).count("value") >= 1
-
-
-OLD = "leaves have changed since"
-
-
-def is_marked(y: nn.Variable) -> bool:
-    marks = {OLD in repr(y), OLD in text_of(y._repr_html_())}
-    assert len(marks) == 1
-    return marks.pop()
-
-
-@pytest.mark.parametrize("run", ["read", "forward", "together"])
-def test_a_value_says_that_its_leaves_have_changed(run: str) -> None:
-    a, other = leaf(1.0), leaf(7.0)
-    b = a * 2
-    assert not is_marked(b)
-    if run == "forward":
-        b.forward()
-    elif run == "together":
-        nn.forward_all([b, b * other])
-    assert b.d == 2 and not is_marked(b)
-    a.d = 5
-    assert b.d == 2 and is_marked(b)  # it is what it was, and says so
-    assert repr(b) == f"<Variable float64[] (MulScalar, rank 1) = 2. ({OLD})>"
-    other.d = 3
-    a.d = 1
-    assert not is_marked(b), "it has the same number again"
-    held = a.d
-    assert not is_marked(b), "to read a leaf changes nothing"
-    held[...] = 4
-    assert is_marked(b)
-    c = b * 10
-    assert c.d == 80 and is_marked(b) and not is_marked(c), "b keeps its value, c has that of now"
-    b.forward()
-    assert b.d == 8 and not is_marked(b)
-    a.data.zero()
-    assert is_marked(b)
-
-
-def test_a_parameter_that_a_solver_moves_marks_the_loss() -> None:
-    w = leaf([1.0, 2.0])
-    loss = F.sum(w**2)
-    solver = S.Sgd(0.1)
-    solver.set_parameters({"w": w})
-    loss.forward()
-    loss.backward()
-    assert loss.d == 5 and not is_marked(loss)
-    solver.update()
-    assert is_marked(loss)
-    loss.forward()
-    assert loss.d == pytest.approx(3.2) and not is_marked(loss)
 
 
 def test_a_function_fits_a_line_whatever_it_is_given() -> None:
@@ -106,8 +52,6 @@ def test_a_function_fits_a_line_whatever_it_is_given() -> None:
     wide = F.pad(leaf(np.ones((1,) * 8)), pad_width=tuple(range(16))).parent
     for f in (many, wide):
         assert f is not None and len(repr(f)) < 400 and repr(f).isprintable()
-        assert len(f._repr_html_()) < 4000
-    assert "and 492 more" in text_of(many._repr_html_())
 
 
 def test_tables_say_in_notebooks_what_they_say_as_text() -> None:

@@ -204,7 +204,7 @@ def views_of_statistics(net: Net) -> None:
 
 
 def pictures(net: Net) -> None:
-    print(nn.draw(net.loss), nn.count(net.loss), nn.show(net.loss), repr(net.loss.parent), net.loss._repr_html_())
+    print(nn.draw(net.loss), nn.count(net.loss), nn.show(net.loss), repr(net.loss.parent), repr(net.loss))
 
 
 LOOKS = [nothing, loss_alone, values_upwards, values_downwards, statistics, views_of_statistics, pictures]

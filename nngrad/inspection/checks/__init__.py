@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...extend import Variable, checked_count
-from .differences import Tolerances, compare, lagging
+from .differences import Tolerances, compare, compare_beside
 from .problem import CheckedFunction, listed
 from .report import GradientMismatch, NondifferentiableError, kink_report, lagging_report, mismatch_report
 
@@ -30,7 +30,7 @@ def check_backward(func: Callable[..., Any], x_data: Any, y_grad: Any = None, **
         func: A function of Variables, which returns one or several.
         x_data: The point: an array, or a sequence with an array for each argument of `func`.
         y_grad: A weight for each output; random by default.
-        options: As for `check_nth_backward`.
+        options: Options of `check_nth_backward`.
     """
     check_nth_backward(func, x_data, 1, y_grad, **options)
 
@@ -45,7 +45,7 @@ def check_double_backward(
         x_data: The point: an array, or a sequence with an array for each argument of `func`.
         y_grad: A weight for each output; random by default.
         x_grad_grad: A weight for the gradient at each floating input; random by default.
-        options: As for `check_nth_backward`.
+        options: Options of `check_nth_backward`.
     """
     check_nth_backward(func, x_data, 2, y_grad, x_grad_grad, **options)
 
@@ -107,13 +107,12 @@ def check_nth_backward(
     settings = Tolerances.of(problem.precision, eps, atol, rtol)
     for number in range(directions):
         direction = problem.direction(number)
-        comparisons = compare(problem, direction, settings)
-        for k, comparison in enumerate(comparisons, start=1):
-            where = f"direction {number + 1} of {directions}, seed {seed}"
-            if comparison.kink is not None:
+        where = f"direction {number + 1} of {directions}, seed {seed}"
+        for k, comparison in enumerate(compare(problem, direction, settings), start=1):
+            if comparison.kink:
                 raise NondifferentiableError(kink_report(problem, k, comparison, settings, where))
-            if not comparison.agrees(settings):
+            if not comparison.agrees:
                 raise GradientMismatch(mismatch_report(problem, k, direction, comparison, settings, where))
-            change = lagging(problem, direction, k - 1, settings)
-            if change is not None:
-                raise GradientMismatch(lagging_report(problem, k, change, where))
+            beside = compare_beside(problem, direction, k, settings)
+            if not (beside.agrees or beside.is_open):
+                raise GradientMismatch(lagging_report(problem, k, beside, where))

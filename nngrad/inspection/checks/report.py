@@ -9,7 +9,7 @@ import numpy as np
 from backward_registry import registry
 
 from ..shown import aligned
-from .differences import Change, Comparison, Tolerances, compare
+from .differences import Comparison, Tolerances, compare
 from .problem import Array, Arrays, CheckedFunction
 
 _MOST_ELEMENTS = 64
@@ -25,76 +25,63 @@ class NondifferentiableError(ValueError):
     """A function has a kink or a jump at the point of a gradient check."""
 
 
-def kink_report(problem: CheckedFunction, order: int, found: Comparison, settings: Tolerances, where: str) -> str:
+def kink_report(problem: CheckedFunction, order: int, result: Comparison, settings: Tolerances, where: str) -> str:
     """The message for a point without a gradient: the elements at which the function is not smooth, if they show it."""
-    places: list[str] = []
-    for i in range(problem.moved[order - 1]):
-        for place, one in _one_by_one(problem, order, i, settings):
-            if one.kink is not None and len(places) < _SHOWN:
-                places.append(f"    {problem.labels[i]}[{_index(place, problem.point[i])}]: {one.kink}")
+    places = [
+        f"    {problem.labels[i]}[{_index(place, problem.point[i])}]: {one.kink}"
+        for i in range(problem.moved[order - 1]) for place, one in _one_by_one(problem, order, i, settings) if one.kink
+    ]
     return "\n".join([
-        f"{problem.name}: cannot check the gradient of order {order}, because this point is at {found.kink}.",
-        f"  along a random direction ({where}, steps from {found.step:.1e}), where the gradient is "
-        f"{found.analytic:.6g}",
-        *(["  by element:", *places] if places else []),
+        f"{problem.name}: cannot check the gradient of order {order}, because this point is at {result.kink}.",
+        f"  along a random direction ({where}, steps from {result.step:.1e}), where the gradient is "
+        f"{result.analytic:.6g}",
+        *(["  by element:", *places[:_SHOWN]] if places else []),
         "Choose inputs away from kinks and ties, or a smaller eps if the function changes within the step.",
     ])
 
 
 def mismatch_report(
-    problem: CheckedFunction, order: int, direction: Arrays, found: Comparison, settings: Tolerances, where: str
+    problem: CheckedFunction, order: int, direction: Arrays, result: Comparison, settings: Tolerances, where: str
 ) -> str:
     """The message for a wrong gradient: the inputs, the size of the error, and the elements."""
-    moved = problem.moved[order - 1]
-    rows = [_of_one(problem, order, direction, i, settings) for i in range(moved)]
-    wrong = [i for i, row in enumerate(rows) if not row.agrees(settings)]
+    wrong = []
+    for i in range(problem.moved[order - 1]):
+        alone = [v if k == i else np.zeros_like(v) for k, v in enumerate(direction)]
+        if not compare(problem, alone, settings)[order - 1].agrees:
+            wrong.append(i)
     names = ", ".join([problem.labels[i] for i in wrong]) or "no input by itself"
-    below = "the function" if order == 1 else f"the gradient of order {order - 1}"
-    lines = [
-        f"{problem.name}: the gradient of order {order} is wrong at {names}.",
-        f"  slope of {below} along a random direction ({where}):",
-        f"    by differences  {found.numeric:.10g}   (sure to {found.uncertainty:.1e}, steps from {found.step:.1e})",
-        f"    by gradient     {found.analytic:.10g}",
-        f"    apart by        {found.apart:.3e}   (allowed: {found.allowed(settings):.3e})",
-        "",
-        *_table(
-            ["input", "shape", "differences", "gradient", "apart by", ""],
-            [
-                [problem.labels[i], str(problem.point[i].shape), f"{r.numeric:.8g}", f"{r.analytic:.8g}",
-                 f"{r.apart:.1e}", "WRONG" if i in wrong else "agrees"]
-                for i, r in enumerate(rows)
-            ],
-        ),
-    ]
+    lines = [f"{problem.name}: the gradient of order {order} is wrong at {names}.", *_slopes(order, result, where)]
     for i in wrong:
         lines += ["", *_elements(problem, order, i, settings)]
-    if found.uncertainty > found.allowed(settings):
+    if result.uncertainty > result.allowed:
         lines += ["", "The differences are less accurate than allowed: check in float64, or choose another eps."]
     return "\n".join([*lines, *_rules_of_yours(problem)])
 
 
-def lagging_report(problem: CheckedFunction, order: int, change: Change, where: str) -> str:
-    """The message for a gradient that is right at the point but does not change when the point moves."""
+def lagging_report(problem: CheckedFunction, order: int, beside: Comparison, where: str) -> str:
+    """The message for a gradient that is right at the point but wrong next to it."""
     return "\n".join([
         f"{problem.name}: the gradient of order {order} is right at this point, but wrong next to it.",
-        f"  how fast the slope changes along a random direction ({where}, step {change.step:.1e}):",
-        f"    by differences  {change.numeric:.10g}",
-        f"    by gradient     {change.analytic:.10g}",
+        *_slopes(order, beside, where),
         "Does backward read values, with .d or .data? Use the Variables themselves.",
         *_rules_of_yours(problem),
     ])
+
+
+def _slopes(order: int, result: Comparison, where: str) -> list[str]:
+    below = "the function" if order == 1 else f"the gradient of order {order - 1}"
+    return [
+        f"  slope of {below} along a random direction ({where}):",
+        f"    by differences  {result.numeric:.10g}   (sure to {result.uncertainty:.1e}, steps from {result.step:.1e})",
+        f"    by gradient     {result.analytic:.10g}",
+        f"    apart by        {result.apart:.3e}   (allowed: {result.allowed:.3e})",
+    ]
 
 
 def _rules_of_yours(problem: CheckedFunction) -> list[str]:
     rules = [(f, registry.find(f.op)) for f in problem.functions]
     users = sorted({f.op.name for f, rule in rules if rule is not None and rule.kind == "user"})
     return ["", f"Functions on the path with rules of your own: {', '.join(users)}."] if users else []
-
-
-def _of_one(problem: CheckedFunction, order: int, direction: Arrays, i: int, settings: Tolerances) -> Comparison:
-    """The comparison along the part of `direction` in one input."""
-    alone = [v if k == i else np.zeros_like(v) for k, v in enumerate(direction)]
-    return compare(problem, alone, settings)[order - 1]
 
 
 def _one_by_one(problem: CheckedFunction, order: int, i: int, settings: Tolerances) -> list[tuple[int, Comparison]]:
@@ -114,15 +101,15 @@ def _one_by_one(problem: CheckedFunction, order: int, i: int, settings: Toleranc
 def _elements(problem: CheckedFunction, order: int, i: int, settings: Tolerances) -> list[str]:
     """The lines for the worst elements of an input, and for their common pattern."""
     results = _one_by_one(problem, order, i, settings)
-    wrong = [(place, c) for place, c in results if not c.agrees(settings)]
+    wrong = [(place, c) for place, c in results if not c.agrees]
     worst = sorted(wrong, key=lambda entry: -np.nan_to_num(entry[1].apart, nan=np.inf))[:_SHOWN]
     x = problem.point[i]
     looked = "" if len(results) == x.size else f" (of {x.size})"
-    lines = [f"  {problem.labels[i]}: {len(wrong)} of {len(results)} elements{looked} are wrong; the worst are"]
-    lines += _table(
-        ["element", "differences", "gradient", "apart by"],
-        [[f"[{_index(place, x)}]", f"{c.numeric:.8g}", f"{c.analytic:.8g}", f"{c.apart:.1e}"] for place, c in worst],
-    )
+    rows = [[f"[{_index(place, x)}]", f"{c.numeric:.8g}", f"{c.analytic:.8g}", f"{c.apart:.1e}"] for place, c in worst]
+    lines = [
+        f"  {problem.labels[i]}: {len(wrong)} of {len(results)} elements{looked} are wrong; the worst are",
+        *[f"    {line}" for line in aligned([["element", "differences", "gradient", "apart by"], *rows])],
+    ]
     hint = _hint(np.array([c.numeric for _, c in results]), np.array([c.analytic for _, c in results]))
     return [*lines, f"  {hint}"] if hint else lines
 
@@ -148,7 +135,3 @@ def _hint(numeric: Array, analytic: Array) -> str:
     if large.sum() > 1 and np.all(np.abs(ratios - ratio) <= 1e-4 * abs(ratio)):
         return f"The gradient is {ratio:.6g} times the differences in every element."
     return ""
-
-
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    return [f"    {line}" for line in aligned([head, *rows])]
