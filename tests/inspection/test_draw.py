@@ -22,12 +22,11 @@ import nngrad.parametric_functions as PF
 from nngrad.extend import functions_of
 from nngrad.inspection.description import describe
 from nngrad.inspection.viewing.draw import STYLES
-from nngrad.inspection.viewing.draw_contents import Choices, contents_of
-from nngrad.inspection.viewing.draw_layout import DrawingLayout, drawing_layout
-from nngrad.inspection.viewing.draw_routes import Route
+from nngrad.inspection.viewing.draw_contents import Choices, Picture, Route, contents_of
+from nngrad.inspection.viewing.draw_layout import lay_out
 
 SVG = "{http://www.w3.org/2000/svg}"
-ALL = Choices(shapes=True, arguments=True, formulas=True, bodies=True)
+ALL = Choices(shapes=True, arguments=True, formulas=True)
 
 
 @pytest.fixture(autouse=True)
@@ -40,9 +39,10 @@ def leaf(*shape: int, name: str = "") -> nn.Variable:
     return nn.Variable(shape, need_grad=True, name=name)
 
 
-def layout_of(*outputs: nn.Variable) -> DrawingLayout:
-    contents = contents_of(describe(outputs), ALL, False)
-    return drawing_layout(contents, headers=True)
+def layout_of(*outputs: nn.Variable, folded: bool = False) -> Picture:
+    picture = contents_of(describe(outputs), ALL, folded)
+    lay_out(picture, headers=True)
+    return picture
 
 
 def texts(drawing: nn.viewing.Drawing) -> list[str]:
@@ -73,9 +73,8 @@ def loop() -> nn.Variable:
 # ---------------------------------------------------------------- geometry
 
 
-def rectangles(layout: DrawingLayout) -> list[tuple[float, float, float, float]]:
-    return [(x - w / 2, y - h / 2, x + w / 2, y + h / 2)
-            for x, y, w, h in zip(layout.x, layout.y, layout.widths, layout.heights, strict=True)]  # fmt: skip
+def rectangles(layout: Picture) -> list[tuple[float, float, float, float]]:
+    return [(b.x - b.width / 2, b.y - b.height / 2, b.x + b.width / 2, b.y + b.height / 2) for b in layout.boxes]
 
 
 def points_of(route: Route) -> Iterator[tuple[float, float]]:
@@ -92,14 +91,14 @@ def points_of(route: Route) -> Iterator[tuple[float, float]]:
                 yield x0 + (x1 - x0) * t, y0 + (y1 - y0) * t
 
 
-def check(layout: DrawingLayout) -> None:
+def check(layout: Picture) -> None:
     """Boxes do not overlap, lie within the picture and their column; arrows join what they should and pass no box."""
     found = rectangles(layout)
     for a, b in itertools.combinations(found, 2):
         assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
     for x0, y0, x1, y1 in found:
         assert x0 >= 0 and y0 >= 0 and x1 <= layout.width and y1 <= layout.height
-    for (source, target), route in zip(layout.contents.arrows, layout.routes, strict=True):
+    for (source, target), route in zip(layout.arrows, layout.routes, strict=True):
         for box, (x, y) in ((source, route.points[0]), (target, route.points[-1])):
             x0, y0, x1, y1 = found[box]
             assert x0 - 0.01 <= x <= x1 + 0.01 and y0 - 0.01 <= y <= y1 + 0.01
@@ -108,8 +107,8 @@ def check(layout: DrawingLayout) -> None:
         for x, y in points_of(route):
             assert not any([x0 < x < x1 and y0 < y < y1 for x0, y0, x1, y1 in others])
             assert 0 <= x <= layout.width and 0 <= y <= layout.height
-    for within, (x0, y0, x1, y1) in zip(layout.inner, found, strict=True):
-        for inner in within:
+    for box, (x0, y0, x1, y1) in zip(layout.boxes, found, strict=True):
+        for _, inner in box.bodies:
             check(inner)
             assert inner.width <= x1 - x0 and inner.height <= y1 - y0
 
@@ -161,7 +160,6 @@ def test_what_is_drawn_of_a_gradient() -> None:
 def test_frames_of_scopes() -> None:
     y = penalty()
     assert {"first/affine", "second/affine"} <= set(texts(nn.draw(y, parameters=nn.get_parameters())))
-    assert not {"first/affine", "second/affine"} & set(texts(nn.draw(y, parameters=nn.get_parameters(), scopes=False)))
 
 
 def test_bodies() -> None:
@@ -169,7 +167,6 @@ def test_bodies() -> None:
     drawn = texts(nn.draw(y))
     assert "body, 5 times" in drawn and "body, 2 times" in drawn
     assert "w" in drawn and drawn.count("sin") == 1 and any([t.startswith("next carry") for t in drawn])
-    assert "sin" not in texts(nn.draw(y, bodies=False))
 
 
 # ---------------------------------------------------------------- SVG
@@ -245,7 +242,7 @@ def test_errors(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             nn.draw(**{"outputs": x, **wrong})
-    for wrong in ({"path": 3}, {"title": 3}, {"shapes": "no"}, {"scopes": 1}, {"outputs": 3}):
+    for wrong in ({"path": 3}, {"title": 3}, {"shapes": "no"}, {"fold": 1}, {"outputs": 3}):
         with pytest.raises(TypeError, match=f"{next(iter(wrong))}: expected"):
             nn.draw(**{"outputs": x, **wrong})
     with pytest.raises(OSError, match="nowhere"):
@@ -273,8 +270,8 @@ def test_a_large_graph_is_drawn_folded() -> None:
     loss = F.mean(h)
     graph = [loss, *nn.grad([loss], list(nn.get_parameters().values()))]
     nn.clear_parameters()
-    folded = drawing_layout(contents_of(describe(graph), Choices(True, True, False, True), True), False)
-    boxes = folded.contents.boxes
+    folded = layout_of(*graph, folded=True)
+    boxes = folded.boxes
     assert len(describe(graph)) > 400
     assert len(boxes) < 80
     counted = sum([int(box.notes[0].split()[0]) for box in boxes if box.notes and box.notes[0].endswith(" functions")])

@@ -10,9 +10,8 @@ from typing import NamedTuple
 from ...extend import Variable, check_bool, did_you_mean, functions_of, variables
 from ...files.replacing import checked_ending, write_whole
 from ..description import describe
-from .draw_contents import Box, Choices, contents_of
-from .draw_layout import CAPTION, LINE, MARGIN, NOTE, TITLE, DrawingLayout, Frame, body_top, drawing_layout
-from .draw_routes import Route
+from .draw_contents import Box, Choices, Frame, Picture, Route, contents_of
+from .draw_layout import CAPTION, LINE, MARGIN, NOTE, TITLE, body_top, label_width, lay_out
 from .initial_view import SMALL
 from .svg import (
     FONT,
@@ -50,7 +49,7 @@ class Style(NamedTuple):
     tones: tuple[Tone, ...]
     """The tones of the orders of differentiation; higher orders start over with the second tone."""
     patterned: bool
-    """Whether patterns distinguish orders, and dashes distinguish arrows."""
+    """True if patterns distinguish orders, and dashes distinguish arrows."""
 
     def tone(self, order: int) -> Tone:
         """The colours of an order."""
@@ -127,8 +126,8 @@ class Drawing(NamedTuple):
 
 def draw(
     outputs: Variable | Iterable[Variable], path: str | os.PathLike[str] | None = None, *, style: str = "light",
-    title: str = "", shapes: bool = True, arguments: bool = True, formulas: bool = False, bodies: bool = True,
-    scopes: bool = True, fold: bool = True, parameters: Mapping[str, Variable] | None = None,
+    title: str = "", shapes: bool = True, arguments: bool = True, formulas: bool = False, fold: bool = True,
+    parameters: Mapping[str, Variable] | None = None,
 ) -> Drawing:  # fmt: skip
     """Draw the graph that computes `outputs`: `nn.draw(outputs, "graph.svg")`.
 
@@ -145,8 +144,6 @@ def draw(
         shapes: Whether to show shapes and dtypes.
         arguments: Whether to show static arguments.
         formulas: Whether functions of a gradient show the formula of the rule that emitted them.
-        bodies: Whether to draw the bodies of loops and branches.
-        scopes: Whether to draw frames around parameter scopes.
         fold: Whether to draw a graph of more than 60 functions with a single box for each module and for repetitions,
             like the initial view of `nn.view`.
         parameters: Names of unregistered parameters, as returned by `model.get_parameters()`.
@@ -166,9 +163,7 @@ def draw(
         raise ValueError(f"style: must be one of {', '.join(STYLES)}, got {style!r}{did_you_mean(style, STYLES)}")
     if not isinstance(title, str):
         raise TypeError(f"title: expected a str, got {title!r}")
-    choices = {"shapes": shapes, "arguments": arguments, "formulas": formulas, "bodies": bodies, "scopes": scopes,
-               "fold": fold}
-    for name, value in choices.items():
+    for name, value in {"shapes": shapes, "arguments": arguments, "formulas": formulas, "fold": fold}.items():
         check_bool(value, name)
     if path is not None:
         checked_ending(path, ".svg", _INSTEAD)
@@ -176,33 +171,31 @@ def draw(
     if count > MOST and not fold:
         raise ValueError(f"outputs: the graph has {count:,} functions, but a picture shows at most {MOST}; "
                          "draw it folded, draw a part of it, or look at it with nn.view(outputs)")
-    choices_of_boxes = Choices(shapes, arguments, formulas, bodies)
-    contents = contents_of(describe(listed, parameters), choices_of_boxes, fold and count > SMALL)
-    if len(contents.boxes) > MOST:
-        raise ValueError(f"outputs: the folded graph has {len(contents.boxes):,} boxes, but a picture shows at most "
+    picture = contents_of(describe(listed, parameters), Choices(shapes, arguments, formulas), fold and count > SMALL)
+    if len(picture.boxes) > MOST:
+        raise ValueError(f"outputs: the folded graph has {len(picture.boxes):,} boxes, but a picture shows at most "
                          f"{MOST}; draw a part of it, or look at it with nn.view(outputs)")
-    layout = drawing_layout(contents, headers=len({box.order for box in contents.boxes}) > 1)
-    drawing = _drawn(layout, STYLES[style], title, scopes)
+    lay_out(picture, headers=len({box.order for box in picture.boxes}) > 1)
+    drawing = _drawn(picture, STYLES[style], title)
     if path is not None:
         drawing.save(path)
     return drawing
 
 
-def _drawn(layout: DrawingLayout, style: Style, title: str, scopes: bool) -> Drawing:
+def _drawn(picture: Picture, style: Style, title: str) -> Drawing:
     above = 30.0 if title else 0.0
-    width = max(layout.width, text_width(title, 15, bold=True) + 2 * MARGIN)
-    height = layout.height + above
+    width = max(picture.width, text_width(title, 15, bold=True) + 2 * MARGIN)
+    height = picture.height + above
+    painted = _painted(picture, style)
     # Pictures on one page must not share names of patterns. The hash is that of the rounded picture, since the last
     # digits of a layout differ between versions of Python.
-    mark = hashlib.sha256((_Painter(style, scopes, "").picture(layout) + escaped(title)).encode()).hexdigest()[:8]
-    painter = _Painter(style, scopes, mark)
-    parts = [painter.columns(layout), painter.picture(layout)]
-    body = element("g", *parts, transform=f"translate(0 {above:g})" if above else None)
+    mark = hashlib.sha256((painted + escaped(title)).encode()).hexdigest()[:8]
+    painted = painted.replace('"url(#p-', f'"url(#p{mark}-')
+    body = element("g", _columns(picture, style), painted, transform=f"translate(0 {above:g})" if above else None)
     if title:
         body = svg_text(title, MARGIN, 22.0, 15, bold=True, fill=style.text) + body
-    patterns = painter.patterns()
     content = (f"<title>{escaped(title or 'Graph')}</title>"
-               + element("rect", width=width, height=height, fill=style.background) + patterns + body)
+               + element("rect", width=width, height=height, fill=style.background) + _patterns(style, mark) + body)
     svg = element("svg", content, xmlns="http://www.w3.org/2000/svg", width=width, height=height,
                   viewBox=f"0 0 {width:.1f} {height:.1f}", font_family=FONT, role="img")  # fmt: skip
     return Drawing(svg + "\n", round(width, 1), round(height, 1))
@@ -211,125 +204,105 @@ def _drawn(layout: DrawingLayout, style: Style, title: str, scopes: bool) -> Dra
 _ORDINALS = {0: "forward", 1: "gradient", 2: "2nd derivatives", 3: "3rd derivatives"}
 
 
-class _Painter:
-    """Renders layouts as SVG.
+def _columns(picture: Picture, style: Style) -> str:
+    """The backgrounds of the columns, and their titles."""
+    if len(picture.columns) < 2:
+        return ""
+    parts = []
+    edge = {"stroke": style.frame, "stroke_width": 0.5} if style.patterned else {}
+    for order, left, right in picture.columns:
+        tone = style.tone(order)
+        parts.append(element("rect", x=left, y=MARGIN / 2, width=right - left, height=picture.height - MARGIN, rx=8,
+                             fill=tone.band, **edge))  # fmt: skip
+        name = _ORDINALS.get(order, f"{order}th derivatives")
+        parts.append(svg_text(name, (left + right) / 2, MARGIN / 2 + 17, 11, bold=True, fill=tone.line,
+                              text_anchor="middle"))  # fmt: skip
+    return "".join(parts)
 
-    Args:
-        style: The style.
-        scopes: Whether to draw frames around scopes.
-        mark: The prefix of pattern names.
-    """
 
-    def __init__(self, style: Style, scopes: bool, mark: str) -> None:
-        self._style, self._scopes, self._mark = style, scopes, mark
-
-    def columns(self, layout: DrawingLayout) -> str:
-        """The backgrounds of the columns, and their titles."""
-        if len(layout.columns) < 2:
-            return ""
-        parts = []
-        for order, left, right in layout.columns:
-            tone = self._style.tone(order)
-            patterned = self._style.patterned
-            parts.append(element("rect", x=left, y=MARGIN / 2, width=right - left, height=layout.height - MARGIN, rx=8,
-                                 fill=tone.band, stroke=self._style.frame if patterned else None,
-                                 stroke_width=0.5 if patterned else None))  # fmt: skip
-            name = _ORDINALS.get(order, f"{order}th derivatives")
-            parts.append(svg_text(name, (left + right) / 2, MARGIN / 2 + 17, 11, bold=True, fill=tone.line,
-                               text_anchor="middle"))  # fmt: skip
-        return "".join(parts)
-
-    def picture(self, layout: DrawingLayout) -> str:
-        """Frames, arrows and boxes."""
-        boxes = layout.contents.boxes
-        frames = [self._frame(frame) for frame in layout.frames if self._scopes]
-        arrows = [
-            self._arrow(route, boxes[source].order, boxes[target].order, layout.contents.by_order)
-            for (source, target), route in zip(layout.contents.arrows, layout.routes, strict=True)
-        ]
-        # Arrows between orders lie below the others.
-        arrows.sort(key=lambda entry: not entry[0])
-        drawn = [self._box(layout, i, box) for i, box in enumerate(boxes)]
-        return "".join([*frames, *[arrow for _, arrow in arrows], *drawn])
-
-    def _frame(self, frame: Frame) -> str:
-        style = self._style
-        shape = element("path", d=outline(frame.spans, 7), fill=style.tone(frame.order).fill, fill_opacity=0.35,
-                        stroke=style.frame, stroke_width=0.8, stroke_dasharray="4 3")  # fmt: skip
-        left, top, right, _ = frame.spans[0]
-        shown = shortened(frame.title, 8.5, max(right - left, 60))
-        full = f"<title>{escaped(frame.title)}</title>"
-        return element("g", full, shape, svg_text(shown, left + 2, top - 3, 8.5, fill=style.faint))
-
-    def _arrow(self, route: Route, begin: int, end: int, by_order: bool) -> tuple[bool, str]:
-        """Whether the arrow connects two orders, and its SVG."""
-        crosses = by_order and begin != end
-        colour = self._style.faint if crosses else self._style.tone(end if by_order else max(begin, end)).line
-        points = list(route.points)
-        tip, length = points[-1], 6.0
-        points[-1] = tip[0] - route.heading[0] * (length - 1), tip[1] - route.heading[1] * (length - 1)
-        if route.kind == "straight":
-            path = rounded_path(points, 7)
-        elif route.kind == "below":
-            (x0, y0), (_, low), (x1, _), last = points
-            deep = low + 16
-            path = (f"M{x0:.1f} {y0:.1f}L{x0:.1f} {low:.1f}C{x0:.1f} {deep:.1f} {x1:.1f} {deep:.1f} {x1:.1f} {low:.1f}"
-                    f"L{x1:.1f} {last[1]:.1f}")  # fmt: skip
+def _painted(picture: Picture, style: Style) -> str:
+    """Frames, arrows and boxes."""
+    boxes = picture.boxes
+    below, above = [], []
+    for (source, target), route in zip(picture.arrows, picture.routes, strict=True):
+        begin, end = boxes[source].order, boxes[target].order
+        if picture.by_order and begin != end:  # below the others
+            below.append(_arrow(route, style.faint, 0.9, "4 2.5" if style.patterned else None))
         else:
-            path = curved_path(points)
-        dashes = "4 2.5" if crosses and self._style.patterned else None
-        line = element("path", d=path, fill="none", stroke=colour, stroke_width=0.9 if crosses else 1.2,
-                       stroke_dasharray=dashes)  # fmt: skip
-        return crosses, line + element("path", d=_head(tip, route.heading, length), fill=colour)
+            above.append(_arrow(route, style.tone(max(begin, end)).line, 1.2, None))
+    frames = [_frame(frame, style) for frame in picture.frames]
+    return "".join([*frames, *below, *above, *[_box(box, style) for box in boxes]])
 
-    def _box(self, layout: DrawingLayout, i: int, box: Box) -> str:
-        style, lines = self._style, layout.lines[i]
-        x, y, w, h = layout.x[i], layout.y[i], layout.widths[i], layout.heights[i]
-        tone = style.tone(box.order)
-        is_leaf, edge = box.kind != "function", box.kind in ("input", "output")
-        top = y - h / 2
-        fill = style.leaf if is_leaf and box.kind != "constant" else tone.fill
-        shape = {"x": x - w / 2, "y": top, "width": w, "height": h, "rx": min(h / 2, 14) if is_leaf else 4}
-        stroke = style.frame if edge else style.faint if is_leaf and box.kind != "constant" else tone.line
-        thick = 2.2 if box.is_result else 1.0
+
+def _frame(frame: Frame, style: Style) -> str:
+    shape = element("path", d=outline(frame.spans, 7), fill=style.tone(frame.order).fill, fill_opacity=0.35,
+                    stroke=style.frame, stroke_width=0.8, stroke_dasharray="4 3")  # fmt: skip
+    left, top, right, _ = frame.spans[0]
+    name = shortened(frame.title, 8.5, max(right - left, 60))
+    full = f"<title>{escaped(frame.title)}</title>"
+    return element("g", full, shape, svg_text(name, left + 2, top - 3, 8.5, fill=style.faint))
+
+
+def _arrow(route: Route, colour: str, thick: float, dashes: str | None) -> str:
+    points, length = list(route.points), 6.0
+    tip = points[-1]
+    points[-1] = tip[0] - route.heading[0] * (length - 1), tip[1] - route.heading[1] * (length - 1)
+    if route.kind == "straight":
+        path = rounded_path(points, 7)
+    elif route.kind == "below":
+        (x0, y0), (_, low), (x1, _), last = points
+        deep = low + 16
+        path = (f"M{x0:.1f} {y0:.1f}L{x0:.1f} {low:.1f}C{x0:.1f} {deep:.1f} {x1:.1f} {deep:.1f} {x1:.1f} {low:.1f}"
+                f"L{x1:.1f} {last[1]:.1f}")  # fmt: skip
+    else:
+        path = curved_path(points)
+    line = element("path", d=path, fill="none", stroke=colour, stroke_width=thick, stroke_dasharray=dashes)
+    return line + element("path", d=_head(tip, route.heading, length), fill=colour)
+
+
+def _box(box: Box, style: Style) -> str:
+    x, top, left = box.x, box.y - box.height / 2, box.x - box.width / 2
+    tone = style.tone(box.order)
+    is_round, is_edge, is_leaf = box.kind != "function", box.kind in ("input", "output"), box.kind == "leaf"
+    fill = style.leaf if is_leaf or is_edge else tone.fill
+    stroke = style.frame if is_edge else style.faint if is_leaf else tone.line
+    rx = min(box.height / 2, 14) if is_round else 4
+    shape = {"x": left, "y": top, "width": box.width, "height": box.height, "rx": rx}
+    thick = 2.2 if box.is_result else 1.0
+    parts = [f"<title>{escaped(box.full[:2000])}</title>"]
+    if style.patterned and not is_round and box.order in PATTERNS:
+        parts.append(element("rect", **shape, fill="#ffffff"))
+        parts.append(element("rect", **shape, fill=f"url(#p-{box.order})", stroke=stroke, stroke_width=thick))
+        room, tall = label_width(box) + 6, 15 + LINE * len(box.notes)
+        parts.append(element("rect", x=x - room / 2, y=top + 3.5, width=room, height=tall, fill="#ffffff"))
+    else:
         dashes = "3 2" if box.kind == "constant" else None
-        parts = [f"<title>{escaped(box.full[:2000])}</title>"]
-        if style.patterned and not is_leaf and box.order in PATTERNS:
-            parts.append(element("rect", **shape, fill="#ffffff"))
-            parts.append(element("rect", **shape, fill=f"url(#p{self._mark}-{box.order})", stroke=stroke,
-                                 stroke_width=thick))  # fmt: skip
-            room = max([text_width(lines.title, TITLE, bold=True), *[text_width(n, NOTE) for n in lines.notes]]) + 6
-            tall = 15 + LINE * len(lines.notes)
-            parts.append(element("rect", x=x - room / 2, y=top + 3.5, width=room, height=tall, fill="#ffffff"))
-        else:
-            parts.append(element("rect", **shape, fill=fill, stroke=stroke, stroke_width=thick,
-                                 stroke_dasharray=dashes))  # fmt: skip
-        italic = "italic" if is_leaf else None
-        parts.append(svg_text(lines.title, x, top + 15, TITLE, bold=not is_leaf, fill=style.text, text_anchor="middle",
-                           font_style=italic))  # fmt: skip
-        for n, note in enumerate(lines.notes):
-            parts.append(svg_text(note, x, top + 27 + LINE * n, NOTE, fill=style.faint, text_anchor="middle"))
-        below = top + body_top(lines)
-        for (caption, _), inner in zip(box.bodies, layout.inner[i], strict=True):
-            left = x - inner.width / 2
-            parts.append(svg_text(caption, x - w / 2 + 10, below + CAPTION, CAPTION, fill=tone.line))
-            below += CAPTION + 6
-            parts.append(element("rect", x=left, y=below, width=inner.width, height=inner.height, rx=5,
-                                 fill=style.background, stroke=style.frame, stroke_width=0.6))  # fmt: skip
-            parts.append(element("g", self.picture(inner), transform=f"translate({left:.1f} {below:.1f})"))
-            below += inner.height + 10
-        return element("g", *parts)
+        parts.append(element("rect", **shape, fill=fill, stroke=stroke, stroke_width=thick, stroke_dasharray=dashes))
+    parts.append(svg_text(box.title, x, top + 15, TITLE, bold=not is_round, fill=style.text, text_anchor="middle",
+                          font_style="italic" if is_round else None))  # fmt: skip
+    for n, note in enumerate(box.notes):
+        parts.append(svg_text(note, x, top + 27 + LINE * n, NOTE, fill=style.faint, text_anchor="middle"))
+    below = top + body_top(box)
+    for caption, body in box.bodies:
+        begin = x - body.width / 2
+        parts.append(svg_text(caption, left + 10, below + CAPTION, CAPTION, fill=tone.line))
+        below += CAPTION + 6
+        parts.append(element("rect", x=begin, y=below, width=body.width, height=body.height, rx=5,
+                             fill=style.background, stroke=style.frame, stroke_width=0.6))  # fmt: skip
+        parts.append(element("g", _painted(body, style), transform=f"translate({begin:.1f} {below:.1f})"))
+        below += body.height + 10
+    return element("g", *parts)
 
-    def patterns(self) -> str:
-        """The fill patterns of boxes in print."""
-        if not self._style.patterned:
-            return ""
-        drawn = [
-            element("pattern", element("path", d=path, stroke="#9a9a9a", stroke_width=0.7, fill="none"),
-                    id=f"p{self._mark}-{order}", width=6, height=6, patternUnits="userSpaceOnUse")
-            for order, path in PATTERNS.items()
-        ]  # fmt: skip
-        return element("defs", *drawn)
+
+def _patterns(style: Style, mark: str) -> str:
+    """The fill patterns of boxes in print."""
+    if not style.patterned:
+        return ""
+    return element("defs", *[
+        element("pattern", element("path", d=path, stroke="#9a9a9a", stroke_width=0.7, fill="none"),
+                id=f"p{mark}-{order}", width=6, height=6, patternUnits="userSpaceOnUse")
+        for order, path in PATTERNS.items()
+    ])  # fmt: skip
 
 
 def _head(tip: Point, heading: Point, length: float) -> str:

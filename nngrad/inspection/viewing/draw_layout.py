@@ -2,50 +2,13 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..naming import common_path
-from .draw_contents import Box, DrawingContents
-from .draw_routes import Places, Route, routes_of, tracks_of
+from .draw_contents import Box, Frame, Picture
+from .draw_routes import routes_of, tracks_of
 from .layers import Link, Things, column_centres, layers_of
 from .svg import shortened, text_width
-
-
-class DrawingLayers(NamedTuple):
-    """The positions of boxes in integers."""
-
-    layer: tuple[int, ...]
-    """The layer of each box, counted from the top."""
-    column: tuple[int, ...]
-    """The column of each box, counted from the left."""
-    orders: tuple[int, ...]
-    """The order of differentiation of each column."""
-
-
-def _layers(contents: DrawingContents) -> DrawingLayers:
-    """The layers and columns of boxes; leaves lie before their leftmost reader, which has the same column."""
-    boxes, arrows, by_order = contents
-    orders = sorted({box.order for box in boxes}) if by_order else [0]
-    column = [orders.index(box.order) if by_order else 0 for box in boxes]
-    readers: list[list[int]] = [[] for _ in boxes]
-    operands: list[list[tuple[int, int]]] = [[] for _ in boxes]
-    for source, target in arrows:
-        readers[source].append(target)
-        operands[target].append((source, target))
-    floating = [i for i, box in enumerate(boxes) if box.kind in ("leaf", "constant") and readers[i]]
-    at = {i: (box.row, column[i]) for i, box in enumerate(boxes)}
-    for i in floating:
-        del at[i]
-    layer, upwards = layers_of(at, operands)
-    for i in reversed(floating):  # readers come after their operands
-        first = min(readers[i], key=lambda r: (column[r], layer[r]))
-        column[i] = column[first]
-        layer[i] = layer[first] + (1 if at.get(first) in upwards else -1)
-    number = {n: k for k, n in enumerate(sorted(set(layer.values())))}
-    return DrawingLayers(tuple([number[layer[i]] for i in range(len(boxes))]), tuple(column), tuple(orders))
-
 
 TITLE, NOTE, CAPTION = 12.0, 9.0, 9.5
 """Font sizes."""
@@ -64,219 +27,184 @@ _OVERLAP = 16.0
 """The minimum horizontal overlap of two layers within one frame."""
 
 
-class BoxText(NamedTuple):
-    """The text of a box, cut to fit."""
-
-    title: str
-    notes: tuple[str, ...]
-
-
-class Frame(NamedTuple):
-    """The frame around boxes of a scope in consecutive layers."""
-
-    spans: tuple[tuple[float, float, float, float], ...]
-    """Rectangles (left, top, right, bottom), one below the other."""
-    title: str
-    order: int
-
-
-class DrawingLayout(NamedTuple):
-    """The coordinates of everything in a drawing."""
-
-    contents: DrawingContents
-    lines: tuple[BoxText, ...]
-    x: tuple[float, ...]
-    """The horizontal centres of boxes."""
-    y: tuple[float, ...]
-    widths: tuple[float, ...]
-    heights: tuple[float, ...]
-    routes: tuple[Route, ...]
-    """The route of each arrow."""
-    columns: tuple[tuple[int, float, float], ...]
-    """The order of differentiation, left edge and right edge of each column."""
-    frames: tuple[Frame, ...]
-    inner: tuple[tuple[DrawingLayout, ...], ...]
-    """For each box, the drawings of its bodies, from top to bottom."""
-    width: float
-    height: float
-
-
-def drawing_layout(contents: DrawingContents, headers: bool) -> DrawingLayout:
-    """The layout of a drawing and of nested ones; recursion is as deep as loops are nested.
+def lay_out(picture: Picture, headers: bool) -> None:
+    """Set the coordinates of everything in a picture and in nested ones; recursion is as deep as loops are nested.
 
     Args:
-        contents: The contents of the drawing.
+        picture: The picture.
         headers: Whether columns have titles.
     """
-    boxes = contents.boxes
-    layers = _layers(contents)
-    inner = [tuple([drawing_layout(body, False) for _, body in box.bodies]) for box in boxes]
-    lines = [_lines(box) for box in boxes]
-    sizes = [_size(box, texts, within) for box, texts, within in zip(boxes, lines, inner, strict=True)]
-    widths, heights = [w for w, _ in sizes], [h for _, h in sizes]
-    x, points, tracks, columns = _across(contents, layers, widths)
-    top, bottom = _down(contents, layers, x, heights, MARGIN + HEADER * headers)
-    y = [(top[n] + bottom[n]) / 2 for n in layers.layer]
-    placed = Places(x, y, widths, heights, layers.layer, layers.column, top, bottom, points, tracks)
-    routes = routes_of(contents.arrows, placed)
-    frames = _frames(boxes, layers, placed)
-    width = max([right for _, _, right in columns], default=0.0) + MARGIN
-    height = (bottom[-1] if bottom else 0.0) + MARGIN + _GAP * any([route.kind == "below" for route in routes]) / 2
-    return DrawingLayout(contents, tuple(lines), tuple(x), tuple(y), tuple(widths), tuple(heights), tuple(routes),
-                  tuple(columns), tuple(frames), tuple(inner), width, height)  # fmt: skip
+    for box in picture.boxes:
+        for _, body in box.bodies:
+            lay_out(body, False)
+        box.title = shortened(box.title, TITLE, _WIDEST, bold=True)
+        box.notes = [shortened(note, NOTE, _WIDEST) for note in box.notes]
+        width = label_width(box)
+        if box.bodies:
+            box.width = max(width, *[body.width for _, body in box.bodies]) + 2 * _INNER
+            box.height = body_top(box) + sum([CAPTION + 6 + body.height + _INNER for _, body in box.bodies])
+        else:
+            box.width = max(width + (26 if box.kind != "function" else 18), 42.0)
+            box.height = 22.0 + LINE * len(box.notes)
+    _put_in_layers(picture)
+    _across(picture)
+    _down(picture, MARGIN + HEADER * headers)
+    picture.routes = routes_of(picture)
+    picture.frames = list(_frames(picture))
+    picture.width = max([right for _, _, right in picture.columns], default=0.0) + MARGIN
+    picture.height = picture.bottom[-1] + MARGIN + _GAP * any([route.kind == "below" for route in picture.routes]) / 2
 
 
-def _lines(box: Box) -> BoxText:
-    notes = tuple([shortened(note, NOTE, _WIDEST) for note in box.notes])
-    return BoxText(shortened(box.title, TITLE, _WIDEST, bold=True), notes)
+def label_width(box: Box) -> float:
+    """The width of a box's text."""
+    return max([text_width(box.title, TITLE, bold=True), *[text_width(note, NOTE) for note in box.notes]])
 
 
-def _size(box: Box, lines: BoxText, inner: Sequence[DrawingLayout]) -> tuple[float, float]:
-    width = max([text_width(lines.title, TITLE, bold=True), *[text_width(note, NOTE) for note in lines.notes]])
-    if inner:
-        width = max(width, *[each.width for each in inner])
-        return width + 2 * _INNER, body_top(lines) + sum([CAPTION + 6 + each.height + _INNER for each in inner])
-    return max(width + (26 if box.kind != "function" else 18), 42.0), 22.0 + LINE * len(lines.notes)
-
-
-def body_top(lines: BoxText) -> float:
+def body_top(box: Box) -> float:
     """The offset of a box's first body from its top edge."""
-    return 24.0 + LINE * len(lines.notes)
+    return 24.0 + LINE * len(box.notes)
 
 
-# ---------------------------------------------------------------- from left to right
+def _put_in_layers(picture: Picture) -> None:
+    """The layers and columns of boxes; leaves lie before their leftmost reader, which has the same column."""
+    boxes = picture.boxes
+    orders = sorted({box.order for box in boxes}) if picture.by_order else [0]
+    picture.columns = [(order, 0.0, 0.0) for order in orders]
+    readers: list[list[int]] = [[] for _ in boxes]
+    operands: list[list[tuple[int, int]]] = [[] for _ in boxes]
+    for source, target in picture.arrows:
+        readers[source].append(target)
+        operands[target].append((source, target))
+    for box in boxes:
+        box.column = orders.index(box.order) if picture.by_order else 0
+    floating = [i for i, box in enumerate(boxes) if box.kind in ("leaf", "constant") and readers[i]]
+    at = {i: (box.row, box.column) for i, box in enumerate(boxes)}
+    for i in floating:
+        del at[i]
+    layer, upwards = layers_of(at, operands)
+    for i in reversed(floating):  # readers come after their operands
+        first = min(readers[i], key=lambda r: (boxes[r].column, layer[r]))
+        boxes[i].column = boxes[first].column
+        layer[i] = layer[first] + (1 if at.get(first) in upwards else -1)
+    number = {n: k for k, n in enumerate(sorted(set(layer.values())))}
+    for i, box in enumerate(boxes):
+        box.layer = number[layer[i]]
 
 
-def _across(
-    contents: DrawingContents, layers: DrawingLayers, widths: Sequence[float]
-) -> tuple[list[float], dict[tuple[int, int], float], dict[tuple[int, int], float], list[tuple[int, float, float]]]:
-    """Horizontal positions: of the centres of boxes; of arrow points, by source box and layer; of tracks between
-    columns, by source box; and of the columns."""
-    boxes, arrows, _ = contents
-    layer, column, orders = layers
-    x = [0.0] * len(boxes)
-    points: dict[tuple[int, int], float] = {}
-    in_tracks: dict[tuple[int, int], float] = {}
-    columns: list[tuple[int, float, float]] = []
-    tracks = tracks_of(arrows, layer, column)
+def _across(picture: Picture) -> None:
+    """Set horizontal positions: of boxes, of points of arrows, of tracks between columns, and of the columns."""
+    boxes = picture.boxes
+    tracks = tracks_of(picture)
     left = MARGIN
-    for c in range(len(orders)):
-        members = [i for i in range(len(boxes)) if column[i] == c]
+    for c, (order, _, _) in enumerate(picture.columns):
+        members = [i for i, box in enumerate(boxes) if box.column == c]
         number = {i: n for n, i in enumerate(members)}
-        halves = [widths[i] / 2 for i in members]
-        things = Things([layer[i] for i in members], halves, halves[:], [_SPACE] * len(members))
+        halves = [boxes[i].width / 2 for i in members]
+        things = Things([boxes[i].layer for i in members], halves, halves[:], [_SPACE] * len(members))
         leanings, keys = [0.0] * len(members), [boxes[i].scope for i in members]
-        at: dict[tuple[int, int], int] = {}
-        links: list[Link] = []
-        for source, target in arrows:
-            if column[source] != c or column[target] != c:
+        passed: dict[tuple[int, int], int] = {}
+        """The points of arrows, by source box and layer."""
+        links: dict[Link, None] = {}
+        for source, target in picture.arrows:
+            if boxes[source].column != c or boxes[target].column != c:
                 for one, other in ((source, target), (target, source)):
-                    if column[one] == c:
-                        leanings[number[one]] += 1.0 if column[other] > c else -1.0
+                    if boxes[one].column == c:
+                        leanings[number[one]] += 1.0 if boxes[other].column > c else -1.0
                 continue
-            step = 1 if layer[target] > layer[source] else -1
+            begin, end = boxes[source].layer, boxes[target].layer
+            step = 1 if end > begin else -1
             before = number[source]
-            for n in range(layer[source] + step, layer[target] + step, step):
-                last = n == layer[target]
-                if not last and (source, n) not in at:
-                    at[source, n] = len(things.layer)
-                    things.layer.append(n)
-                    things.left.append(1.0)
-                    things.right.append(1.0)
-                    things.space.append(_TRACK)
-                    leanings.append(0.0)
-                    keys.append("")
-                here = number[target] if last else at[source, n]
+            for n in range(begin + step, end + step, step):
+                if n == end:
+                    here = number[target]
+                else:
+                    here = passed.setdefault((source, n), len(things.layer))
+                    if here == len(things.layer):
+                        for column, value in zip(things, (n, 1.0, 1.0, _TRACK), strict=True):
+                            column.append(value)
                 weight = 1.0 + 2.0 * (before >= len(members)) + 2.0 * (here >= len(members))
-                links.append(Link(before, here, weight) if step > 0 else Link(here, before, weight))
+                links[Link(before, here, weight) if step > 0 else Link(here, before, weight)] = None
                 before = here
-        links = list(dict.fromkeys(links))
-        leanings = [max(-1.0, min(1.0, value)) for value in leanings]
-        centres = column_centres(things, links, leanings, keys)
-        begin = left + _INNER
+        leanings = [max(-1.0, min(1.0, value)) for value in leanings] + [0.0] * len(passed)
+        centres = column_centres(things, list(links), leanings, keys + [""] * len(passed))
+        begin_x = left + _INNER
         for i, n in number.items():
-            x[i] = begin + centres[n]
-        points.update({key: begin + centres[n] for key, n in at.items()})
-        right = begin + max(map(operator.add, centres, things.right)) + _INNER
-        columns.append((orders[c], left, right))
+            boxes[i].x = begin_x + centres[n]
+        picture.points.update({key: begin_x + centres[n] for key, n in passed.items()})
+        right = begin_x + max([x + half for x, half in zip(centres, things.right, strict=True)]) + _INNER
+        picture.columns[c] = order, left, right
         here_tracks = tracks.get(c, {})
-        for source, n in here_tracks.items():
-            in_tracks[source, c] = right + _TRACK * (n + 1.5)
+        picture.tracks.update({(source, c): right + _TRACK * (n + 1.5) for source, n in here_tracks.items()})
         left = right + _TRACK * (2 + 1 + max(here_tracks.values(), default=0))
-    return x, points, in_tracks, columns
 
 
-# ---------------------------------------------------------------- from top to bottom
-
-
-def _down(
-    contents: DrawingContents, layers: DrawingLayers, x: Sequence[float], heights: Sequence[float], begin: float
-) -> tuple[list[float], list[float]]:
-    """The upper and lower edge of each layer; layers are further apart if arrows between them go far sideways."""
-    layer = layers.layer
-    count = 1 + max(layer, default=-1)
-    tallest = [0.0] * count
-    for n, height in zip(layer, heights, strict=True):
-        tallest[n] = max(tallest[n], height)
-    gaps = [_GAP] * count
-    for source, target in contents.arrows:
-        upper, lower = sorted((layer[source], layer[target]))
-        wide = min(_MOST_GAP, _GAP + 0.09 * max(0.0, abs(x[source] - x[target]) - 60))
-        if upper == lower and abs(layers.column[source] - layers.column[target]) <= 1:
-            continue
-        if upper == lower or layers.column[source] == layers.column[target]:
-            gaps[upper] = max(gaps[upper], wide)
-            gaps[max(lower - 1, 0)] = max(gaps[max(lower - 1, 0)], wide)
-    top, bottom = [], []
+def _down(picture: Picture, begin: float) -> None:
+    """Set vertical positions; layers are further apart if arrows between them go far sideways."""
+    boxes = picture.boxes
+    count = 1 + max([box.layer for box in boxes])
+    tallest, gaps = [0.0] * count, [_GAP] * count
+    for box in boxes:
+        tallest[box.layer] = max(tallest[box.layer], box.height)
+    for source, target in [(boxes[a], boxes[b]) for a, b in picture.arrows]:
+        upper, lower = sorted((source.layer, target.layer))
+        apart = abs(source.column - target.column)
+        if (upper == lower and apart > 1) or (upper != lower and not apart):
+            wide = min(_MOST_GAP, _GAP + 0.09 * max(0.0, abs(source.x - target.x) - 60))
+            for n in (upper, max(lower - 1, 0)):
+                gaps[n] = max(gaps[n], wide)
     for height, gap in zip(tallest, gaps, strict=True):
-        top.append(begin)
-        bottom.append(begin + height)
+        picture.top.append(begin)
+        picture.bottom.append(begin + height)
         begin += height + gap
-    return top, bottom
+    for box in boxes:
+        box.y = (picture.top[box.layer] + picture.bottom[box.layer]) / 2
 
 
 # ---------------------------------------------------------------- frames
 
 
-def _frames(boxes: Sequence[Box], layers: DrawingLayers, placed: Places) -> list[Frame]:
+def _frames(picture: Picture) -> Iterator[Frame]:
     """The frames of scopes with parameters, around adjacent boxes in consecutive layers. Titles omit the prefix that
     all scopes share."""
+    boxes = picture.boxes
     named = {box.scope for box in boxes if box.kind == "leaf" and box.scope}
     common = len(common_path([tuple(scope.split("/")[:-1]) for scope in named]))
-    scopes: dict[tuple[str, int], list[int]] = {}
-    in_layer: dict[tuple[int, int], list[int]] = {}
-    for i in sorted(range(len(boxes)), key=lambda i: placed.x[i]):
-        in_layer.setdefault((layers.layer[i], layers.column[i]), []).append(i)
-        if boxes[i].scope in named:
-            scopes.setdefault((boxes[i].scope, layers.column[i]), []).append(i)
-    frames: list[Frame] = []
-    for (scope, column), members in sorted(scopes.items()):
-        title = "/".join(scope.split("/")[common:])
-        for run in _runs(set(members), column, layers, in_layer, placed):
+    scopes: dict[tuple[str, int], dict[int, None]] = {}
+    """The layers of each scope and column."""
+    in_layer: dict[tuple[int, int], list[Box]] = {}
+    for box in sorted(boxes, key=lambda box: box.x):
+        in_layer.setdefault((box.layer, box.column), []).append(box)
+        if box.scope in named:
+            scopes.setdefault((box.scope, box.column), {})[box.layer] = None
+    for (scope, column), layers in sorted(scopes.items()):
+        for run in _runs(scope, column, sorted(layers), in_layer):
             if sum(map(len, run)) > 1:
-                frames.append(Frame(_spans(run, placed), title, layers.orders[column]))
-    return frames
+                spans = []
+                for row in run:
+                    left, right = _edges(row)
+                    top, bottom = min([b.y - b.height / 2 for b in row]), max([b.y + b.height / 2 for b in row])
+                    spans.append((left - _ROOM, top - _ROOM, right + _ROOM, bottom + _ROOM))
+                yield Frame(spans, "/".join(scope.split("/")[common:]), picture.columns[column][0])
 
 
 def _runs(
-    members: set[int], column: int, layers: DrawingLayers, in_layer: Mapping[tuple[int, int], Sequence[int]],
-    placed: Places,
-) -> list[list[list[int]]]:  # fmt: skip
-    """Runs of members in consecutive layers that overlap horizontally and have no other boxes between them."""
-    runs: list[list[list[int]]] = []
+    scope: str, column: int, layers: Sequence[int], in_layer: Mapping[tuple[int, int], Sequence[Box]]
+) -> list[list[list[Box]]]:
+    """Runs of a scope's boxes in consecutive layers that overlap horizontally and have no other boxes between them."""
+    runs: list[list[list[Box]]] = []
     before = -2
-    for n in sorted({layers.layer[i] for i in members}):
-        parts: list[list[int]] = [[]]
-        for i in in_layer[n, column]:
-            if i in members:
-                parts[-1].append(i)
+    for n in layers:
+        parts: list[list[Box]] = [[]]
+        for box in in_layer[n, column]:
+            if box.scope == scope:
+                parts[-1].append(box)
             elif parts[-1]:
                 parts.append([])
-        for part in [part for part in parts if part]:
+        for part in filter(None, parts):
             above = runs[-1][-1] if n == before + 1 else []
-            edges = [_edges(row, placed) for row in (part, above) if row]
+            edges = [_edges(row) for row in (part, above) if row]
             overlap = min([right for _, right in edges]) - max([left for left, _ in edges])
-            if above and layers.layer[above[0]] == before and overlap > _OVERLAP:
+            if above and above[0].layer == before and overlap > _OVERLAP:
                 runs[-1].append(part)
             else:
                 runs.append([part])
@@ -284,16 +212,5 @@ def _runs(
     return runs
 
 
-def _edges(row: Sequence[int], placed: Places) -> tuple[float, float]:
-    return (min([placed.x[i] - placed.widths[i] / 2 for i in row]),
-            max([placed.x[i] + placed.widths[i] / 2 for i in row]))  # fmt: skip
-
-
-def _spans(run: Sequence[Sequence[int]], placed: Places) -> tuple[tuple[float, float, float, float], ...]:
-    spans = []
-    for row in run:
-        left, right = _edges(row, placed)
-        top = min([placed.y[i] - placed.heights[i] / 2 for i in row])
-        bottom = max([placed.y[i] + placed.heights[i] / 2 for i in row])
-        spans.append((left - _ROOM, top - _ROOM, right + _ROOM, bottom + _ROOM))
-    return tuple(spans)
+def _edges(row: Sequence[Box]) -> tuple[float, float]:
+    return min([box.x - box.width / 2 for box in row]), max([box.x + box.width / 2 for box in row])

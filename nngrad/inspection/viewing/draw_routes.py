@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from .draw_contents import Box, Picture, Route
 from .svg import Point
 
 _PORT = 9.0
@@ -20,78 +21,33 @@ _SMALL = 5.0
 """Bends smaller than this are removed."""
 _HEADINGS = {"top": (0.0, 1.0), "bottom": (0.0, -1.0), "left": (1.0, 0.0), "right": (-1.0, 0.0)}
 """The direction of an arrow that ends at each side of a box."""
+_SIDEWAYS = "left", "right"
 
 
-class Route(NamedTuple):
-    """The route of an arrow."""
-
-    kind: str
-    """'curved': vertical at each point; 'straight': lines with rounded corners; 'below': a bow below a layer."""
-    points: tuple[Point, ...]
-    heading: Point
-    """The direction of its end, as a unit vector."""
-
-
-class Places(NamedTuple):
-    """The places of boxes and layers, and of arrows that pass them."""
-
-    x: Sequence[float]
-    y: Sequence[float]
-    widths: Sequence[float]
-    heights: Sequence[float]
-    layer: Sequence[int]
-    column: Sequence[int]
-    top: Sequence[float]
-    """The upper edge of each layer."""
-    bottom: Sequence[float]
-    points: Mapping[tuple[int, int], float]
-    """The position at which arrows from a box pass a layer."""
-    tracks: Mapping[tuple[int, int], float]
-    """The position at which arrows from a box go up or down beside a column."""
-
-
-Arrow = tuple[int, int]
-
-
-def beside(source: int, target: int, column: Sequence[int]) -> int:
+def _track(source: Box, target: Box) -> int:
     """The column to the left of the track of an arrow between columns; the track is next to the target."""
-    return column[target] - 1 if column[source] < column[target] else column[target]
+    return target.column - 1 if source.column < target.column else target.column
 
 
-def tracks_of(
-    arrows: Sequence[Arrow], layer: Sequence[int], column: Sequence[int]
-) -> dict[int, dict[int, int]]:
+def tracks_of(picture: Picture) -> dict[int, dict[int, int]]:
     """For each column, the number of the track of each source box with arrows to the right of the column."""
     spans: dict[int, dict[int, tuple[int, int]]] = {}
-    for source, target in arrows:
-        if column[source] != column[target] and layer[source] != layer[target]:
-            here = spans.setdefault(beside(source, target, column), {})
-            low, high = here.get(source, (layer[source], layer[source]))
-            here[source] = min(low, layer[target]), max(high, layer[target])
-    found: dict[int, dict[int, int]] = {}
+    for i, j in picture.arrows:
+        source, target = picture.boxes[i], picture.boxes[j]
+        if source.column != target.column and source.layer != target.layer:
+            here = spans.setdefault(_track(source, target), {})
+            low, high = here.get(i, (source.layer, source.layer))
+            here[i] = min(low, target.layer), max(high, target.layer)
+    tracks: dict[int, dict[int, int]] = {}
     for c, here in spans.items():
         ends: list[list[tuple[int, int]]] = []
-        for source, (low, high) in sorted(here.items(), key=lambda item: (item[1][1] - item[1][0], item[1], item[0])):
+        for i, (low, high) in sorted(here.items(), key=lambda item: (item[1][1] - item[1][0], item[1], item[0])):
             number = next((n for n, taken in enumerate(ends) if all(high < a or b < low for a, b in taken)), len(ends))
             if number == len(ends):
                 ends.append([])
             ends[number].append((low, high))
-            found.setdefault(c, {})[source] = number
-    return found
-
-
-def routes_of(arrows: Sequence[Arrow], at: Places) -> list[Route]:
-    """The route of each arrow."""
-    first: dict[tuple[int, int], int] = {}
-    last: dict[tuple[int, int], int] = {}
-    """The leftmost and the rightmost box of each layer in each column."""
-    for i in sorted(range(len(at.x)), key=lambda i: at.x[i]):
-        first.setdefault((at.layer[i], at.column[i]), i)
-        last[at.layer[i], at.column[i]] = i
-    at = _straightened(arrows, at)
-    ways = [_way(arrow, at, first, last) for arrow in arrows]
-    ports = _ports(arrows, ways, at)
-    return [_route(arrow, way, ports[n], at) for n, (arrow, way) in enumerate(zip(arrows, ways, strict=True))]
+            tracks.setdefault(c, {})[i] = number
+    return tracks
 
 
 class _Way(NamedTuple):
@@ -100,119 +56,122 @@ class _Way(NamedTuple):
     out: str
     """'top', 'bottom', 'left' or 'right'."""
     into: str
-    passes: tuple[tuple[int, float], ...]
+    passes: Sequence[tuple[int, float]] = ()
     """The layers that it passes, each with the position."""
 
 
-def _way(
-    arrow: Arrow, at: Places, first: Mapping[tuple[int, int], int], last: Mapping[tuple[int, int], int]
-) -> _Way:
-    source, target = arrow
-    here, there = at.layer[source], at.layer[target]
+def routes_of(picture: Picture) -> list[Route]:
+    """The route of each arrow."""
+    ends: dict[tuple[int, int], tuple[Box, Box]] = {}
+    """The leftmost and the rightmost box of each layer in each column."""
+    for box in sorted(picture.boxes, key=lambda box: box.x):
+        ends[box.layer, box.column] = ends.get((box.layer, box.column), (box, box))[0], box
+    _straighten(picture)
+    ways = [_way(picture, arrow, ends) for arrow in picture.arrows]
+    ports = _ports(picture, ways)
+    return [_route(picture, *each) for each in zip(picture.arrows, ways, ports, strict=True)]
+
+
+def _way(picture: Picture, arrow: tuple[int, int], ends: Mapping[tuple[int, int], tuple[Box, Box]]) -> _Way:
+    source, target = [picture.boxes[i] for i in arrow]
+    here, there = source.layer, target.layer
     step = 1 if there > here else -1
-    between = range(here + step, there, step) if here != there else range(0)
     sides = ("bottom", "top") if step > 0 else ("top", "bottom")
-    if at.column[source] == at.column[target]:
-        if here == there:
-            return _Way("bottom", "bottom", ())
-        return _Way(*sides, tuple([(n, at.points[source, n]) for n in between]))
-    forwards = at.column[source] < at.column[target]
-    ends, begins = (last, first) if forwards else (first, last)
-    is_free = ends[here, at.column[source]] == source and begins[there, at.column[target]] == target
-    if is_free and abs(at.column[source] - at.column[target]) == 1:
-        out, into = ("right", "left") if forwards else ("left", "right")
-        if here == there:
-            return _Way(out, into, ())
-        return _Way(out, into, ((-1, at.tracks[source, beside(source, target, at.column)]),))
-    if here == there:
-        return _Way("bottom", "bottom", ())
-    track = at.tracks[source, beside(source, target, at.column)]
-    return _Way(*sides, tuple([(n, track) for n in between]))
+    between = range(here + step, there, step)
+    if source.column == target.column:
+        if here != there:
+            return _Way(*sides, [(n, picture.points[arrow[0], n]) for n in between])
+        return _Way("bottom", "bottom")
+    forwards = source.column < target.column
+    track = picture.tracks.get((arrow[0], _track(source, target)), 0.0)
+    is_free = ends[here, source.column][forwards] is source and ends[there, target.column][not forwards] is target
+    if is_free and abs(source.column - target.column) == 1:
+        return _Way(*(_SIDEWAYS[::-1] if forwards else _SIDEWAYS), [(-1, track)] if here != there else [])
+    return _Way(*sides, [(n, track) for n in between]) if here != there else _Way("bottom", "bottom")
 
 
-def _straightened(arrows: Sequence[Arrow], at: Places) -> Places:
-    """The same places, with arrows moved to a straight line if there is room for one nearby.
+def _straighten(picture: Picture) -> None:
+    """Move arrows to a straight line if there is room for one nearby.
 
     All arrows of a box in the same direction share their points, so they are moved together.
     """
-    passed: dict[int, list[tuple[float, float, int]]] = {}
-    """The occupants of each layer: centre, half width, and the box, or the source box of an arrow as ~."""
-    for i, n in enumerate(at.layer):
-        passed.setdefault(n, []).append((at.x[i], at.widths[i] / 2, i))
-    for (source, n), x in at.points.items():
-        passed.setdefault(n, []).append((x, 0.0, ~source))
-    points = dict(at.points)
+    boxes, points = picture.boxes, picture.points
+    occupants: dict[int, list[tuple[float, float]]] = {}
+    """The centre and the half width of each box, by layer."""
+    for box in boxes:
+        occupants.setdefault(box.layer, []).append((box.x, box.width / 2))
     farthest: dict[tuple[int, bool], int] = {}
-    for source, target in arrows:
-        if at.column[source] == at.column[target]:
-            key = source, at.layer[target] > at.layer[source]
-            last = farthest.setdefault(key, target)
-            if abs(at.layer[target] - at.layer[source]) > abs(at.layer[last] - at.layer[source]):
-                farthest[key] = target
+    for source, target in picture.arrows:
+        if boxes[source].column == boxes[target].column:
+            begin, end = boxes[source].layer, boxes[target].layer
+            last = farthest.setdefault((source, end > begin), target)
+            if abs(end - begin) > abs(boxes[last].layer - begin):
+                farthest[source, end > begin] = target
+    passing: dict[int, list[int]] = {}
+    """The boxes whose arrows pass each layer."""
+    for source, n in points:
+        passing.setdefault(n, []).append(source)
     for (source, downwards), target in farthest.items():
-        here, there = at.layer[source], at.layer[target]
+        here, there = boxes[source].layer, boxes[target].layer
         chain = range(here + 1, there) if downwards else range(there + 1, here)
-        own = sorted([points[source, n] for n in chain])
-        for x in (at.x[source], at.x[target], own[len(own) // 2]) if own else ():
-            if max(x - own[0], own[-1] - x) <= _NEAR and all([
-                abs(x - other) >= half + _CLEAR or (box < 0 and ~box == source)
-                for n in chain for other, half, box in passed[n]
-            ]):  # fmt: skip
+        places = sorted([points[source, n] for n in chain])
+        taken = [(x, half) for n in chain for x, half in occupants[n]]
+        taken += [(points[other, n], 0.0) for n in chain for other in passing[n] if other != source]
+        for x in (boxes[source].x, boxes[target].x, places[len(places) // 2]) if places else ():
+            near = max(x - places[0], places[-1] - x) <= _NEAR
+            if near and all([abs(x - other) >= half + _CLEAR for other, half in taken]):
                 points.update({(source, n): x for n in chain})
-                for n in chain:
-                    passed[n] = [(x if box == ~source else other, half, box) for other, half, box in passed[n]]
                 break
-    return at._replace(points=points)
 
 
-def _ports(arrows: Sequence[Arrow], ways: Sequence[_Way], at: Places) -> list[tuple[float, float]]:
+def _ports(picture: Picture, ways: Sequence[_Way]) -> list[list[float]]:
     """For each arrow, the offsets of its begin and end from the middle of a side; arrows leave a side at one point."""
-    sides: dict[tuple[int, str], dict[object, tuple[float, list[tuple[int, int]]]]] = {}
-    for n, ((source, target), way) in enumerate(zip(arrows, ways, strict=True)):
+    boxes = picture.boxes
+    sides: dict[tuple[int, str], dict[object, list[tuple[float, int, int]]]] = {}
+    """For each side of a box, the arrows that share a point: where each comes from, its number, and which end it is."""
+    for n, ((source, target), way) in enumerate(zip(picture.arrows, ways, strict=True)):
         for end, (box, other, side) in enumerate(((source, target, way.out), (target, source, way.into))):
-            upright = side in ("left", "right")
-            near = at.y[other] if upright else (way.passes[-end][1] if way.passes else at.x[other])
-            key: object = "out" if end == 0 else n
-            mean, members = sides.setdefault((box, side), {}).setdefault(key, (near, []))
-            members.append((n, end))
-            sides[box, side][key] = (mean + (near - mean) / len(members), members)
-    found = [[0.0, 0.0] for _ in arrows]
+            passed = way.passes[-end][1] if way.passes else boxes[other].x
+            near = boxes[other].y if side in _SIDEWAYS else passed
+            sides.setdefault((box, side), {}).setdefault(n if end else "out", []).append((near, n, end))
+    offsets = [[0.0, 0.0] for _ in ways]
     for (box, side), ends in sides.items():
-        room = (at.heights[box] if side in ("left", "right") else at.widths[box]) - 14
+        room = (boxes[box].height if side in _SIDEWAYS else boxes[box].width) - 14
         space = min(_PORT, room / max(len(ends) - 1, 1))
-        for k, (_, members) in enumerate(sorted(ends.values(), key=lambda entry: (entry[0], entry[1]))):
-            for n, end in members:
-                found[n][end] = (k - (len(ends) - 1) / 2) * space
-    return [(a, b) for a, b in found]
+        order = sorted(ends.values(), key=lambda shared: (_mean([x for x, _, _ in shared]), shared[0][1:]))
+        for k, shared in enumerate(order):
+            for _, n, end in shared:
+                offsets[n][end] = (k - (len(ends) - 1) / 2) * space
+    return offsets
 
 
-def _route(arrow: Arrow, way: _Way, port: tuple[float, float], at: Places) -> Route:
-    (x0, y0), (x1, y1) = [_end(box, side, offset, at) for box, side, offset in
-                          zip(arrow, (way.out, way.into), port, strict=True)]  # fmt: skip
-    source, target = arrow
-    heading = _HEADINGS[way.into]
-    if way.out in ("left", "right"):
-        x = way.passes[0][1] if way.passes else (x0 + x1) / 2
-        if abs(y0 - y1) < 3 and not way.passes:
-            return Route("straight", ((x0, y0), (x1, y0)), heading)
-        return Route("straight", ((x0, y0), (x, y0), (x, y1), (x1, y1)), heading)
-    layer = at.layer[source]
-    if layer == at.layer[target]:
-        low = at.bottom[layer]
+def _mean(values: Sequence[float]) -> float:
+    mean = 0.0
+    for count, value in enumerate(values, 1):
+        mean += (value - mean) / count
+    return mean
+
+
+def _route(picture: Picture, arrow: tuple[int, int], way: _Way, port: Sequence[float]) -> Route:
+    source, target = [picture.boxes[i] for i in arrow]
+    (x0, y0), (x1, y1) = _end(source, way.out, port[0]), _end(target, way.into, port[1])
+    heading, top, bottom = _HEADINGS[way.into], picture.top, picture.bottom
+    if way.out in _SIDEWAYS:
+        if way.passes or abs(y0 - y1) >= 3:
+            x = way.passes[0][1] if way.passes else (x0 + x1) / 2
+            return Route("straight", ((x0, y0), (x, y0), (x, y1), (x1, y1)), heading)
+        return Route("straight", ((x0, y0), (x1, y0)), heading)
+    if source.layer == target.layer:
+        low = bottom[source.layer]
         return Route("below", ((x0, y0), (x0, low), (x1, low), (x1, y1)), heading)
-    downwards = way.out == "bottom"
     if not way.passes and abs(x0 - x1) < _SMALL:
         x0 = x1 = (x0 + x1) / 2
-    points = [(x0, y0), (x0, at.bottom[layer] if downwards else at.top[layer])]
-    for n, x in way.passes:
-        edges = at.top[n], at.bottom[n]
-        points += [(x, y) for y in (edges if downwards else edges[::-1])]
-    points += [(x1, at.top[at.layer[target]] if downwards else at.bottom[at.layer[target]]), (x1, y1)]
-    return Route("curved", tuple(points), heading)
+    enter, leave = (top, bottom) if way.out == "bottom" else (bottom, top)
+    passed = [(x, edge[n]) for n, x in way.passes for edge in (enter, leave)]
+    return Route("curved", ((x0, y0), (x0, leave[source.layer]), *passed, (x1, enter[target.layer]), (x1, y1)), heading)
 
 
-def _end(box: int, side: str, offset: float, at: Places) -> Point:
-    x, y, w, h = at.x[box], at.y[box], at.widths[box] / 2, at.heights[box] / 2
-    if side in ("top", "bottom"):
-        return x + offset, y - h if side == "top" else y + h
-    return x - w if side == "left" else x + w, y + offset
+def _end(box: Box, side: str, offset: float) -> Point:
+    if side in _SIDEWAYS:
+        return box.x + box.width / 2 * (1 if side == "right" else -1), box.y + offset
+    return box.x + offset, box.y + box.height / 2 * (1 if side == "bottom" else -1)
