@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..naming import common_path
 from .draw_contents import Box, Frame, Picture
 from .draw_routes import routes_of, tracks_of
-from .layers import Link, Things, column_centres, layers_of
+from .layers import Link, Thing, column_centres, layers_of
 from .svg import shortened, text_width
 
 TITLE, NOTE, CAPTION = 12.0, 9.0, 9.5
@@ -99,9 +99,7 @@ def _across(picture: Picture) -> None:
     for c, (order, _, _) in enumerate(picture.columns):
         members = [i for i, box in enumerate(boxes) if box.column == c]
         number = {i: n for n, i in enumerate(members)}
-        halves = [boxes[i].width / 2 for i in members]
-        things = Things([boxes[i].layer for i in members], halves, halves[:], [_SPACE] * len(members))
-        leanings, keys = [0.0] * len(members), [boxes[i].scope for i in members]
+        leanings = [0.0] * len(members)
         passed: dict[tuple[int, int], int] = {}
         """The points of arrows, by source box and layer."""
         links: dict[Link, None] = {}
@@ -115,23 +113,20 @@ def _across(picture: Picture) -> None:
             step = 1 if end > begin else -1
             before = number[source]
             for n in range(begin + step, end + step, step):
-                if n == end:
-                    here = number[target]
-                else:
-                    here = passed.setdefault((source, n), len(things.layer))
-                    if here == len(things.layer):
-                        for column, value in zip(things, (n, 1.0, 1.0, _TRACK), strict=True):
-                            column.append(value)
+                here = number[target] if n == end else passed.setdefault((source, n), len(members) + len(passed))
                 weight = 1.0 + 2.0 * (before >= len(members)) + 2.0 * (here >= len(members))
                 links[Link(before, here, weight) if step > 0 else Link(here, before, weight)] = None
                 before = here
-        leanings = [max(-1.0, min(1.0, value)) for value in leanings] + [0.0] * len(passed)
-        centres = column_centres(things, list(links), leanings, keys + [""] * len(passed))
+        things = [
+            Thing(box.layer, box.width / 2, box.width / 2, _SPACE, max(-1.0, min(1.0, leaning)), box.scope)
+            for box, leaning in zip([boxes[i] for i in members], leanings, strict=True)
+        ] + [Thing(n, 1.0, 1.0, _TRACK) for _, n in passed]
+        centres = column_centres(things, list(links))
         begin_x = left + _INNER
         for i, n in number.items():
             boxes[i].x = begin_x + centres[n]
         picture.points.update({key: begin_x + centres[n] for key, n in passed.items()})
-        right = begin_x + max([x + half for x, half in zip(centres, things.right, strict=True)]) + _INNER
+        right = begin_x + max([x + thing.right for x, thing in zip(centres, things, strict=True)]) + _INNER
         picture.columns[c] = order, left, right
         here_tracks = tracks.get(c, {})
         picture.tracks.update({(source, c): right + _TRACK * (n + 1.5) for source, n in here_tracks.items()})

@@ -106,15 +106,19 @@ def layers_of(at: Mapping[int, Cell], operands: Operands) -> tuple[dict[int, int
 # ---------------------------------------------------------------- positions in a column
 
 
-class Things(NamedTuple):
-    """The boxes in a column, and the points of arrows; each field is a list over all of them."""
+class Thing(NamedTuple):
+    """A box in a column, or a point of an arrow."""
 
-    layer: list[int]
-    left: list[float]
-    """How far each extends to the left of its centre, and to the right."""
-    right: list[float]
-    space: list[float]
+    layer: int
+    left: float
+    """How far it extends to the left of its centre, and to the right."""
+    right: float
+    space: float
     """The free space on either side of it."""
+    leaning: float = 0.0
+    """The pull towards columns on the left (below 0) or on the right."""
+    key: str = ""
+    """Equal for things that should be side by side; empty for none."""
 
 
 class Link(NamedTuple):
@@ -129,57 +133,52 @@ Near = list[list[tuple[int, float]]]
 """For each thing those that it is linked with, each with the weight of the link."""
 
 
-def column_centres(
-    things: Things, links: Sequence[Link], leanings: Sequence[float], keys: Sequence[object],
-    sweeps: int = SWEEPS, moves: int = MOVES,
-) -> list[float]:  # fmt: skip
+def column_centres(things: Sequence[Thing], links: Sequence[Link], rounds: int = MOVES) -> list[float]:
     """The centres of the things in one column; the leftmost edge is at 0.
 
     Args:
         things: The things to place.
         links: The arrow segments, which should be short and cross rarely.
-        leanings: For each thing the pull towards columns on the left (below 0) or on the right.
-        keys: Equal keys for things that should be side by side.
-        sweeps: The maximum number of passes that sort, and of those that move.
-        moves: See `sweeps`.
+        rounds: The maximum number of passes that sort, and of those that move; the work is linear in it.
     """
-    count = len(things.layer)
-    layers: list[list[int]] = [[] for _ in range(1 + max(things.layer, default=-1))]
-    for i, n in enumerate(things.layer):
-        layers[n].append(i)
+    layers: list[list[int]] = [[] for _ in range(1 + max([thing.layer for thing in things], default=-1))]
+    for i, thing in enumerate(things):
+        layers[thing.layer].append(i)
     layers = list(filter(None, layers))
-    up: Near = [[] for _ in range(count if sweeps or moves else 0)]
+    up: Near = [[] for _ in range(len(things) if rounds else 0)]
     down: Near = [[] for _ in up]
     for upper, lower, weight in links:
         down[upper].append((lower, weight))
         up[lower].append((upper, weight))
-    _order(layers, things, links, (down, up), leanings, keys, sweeps)
-    x = _moved(layers, things, up, down, moves)
-    left = min([value - width for value, width in zip(x, things.left, strict=True)], default=0.0)
+    _order(layers, things, links, (down, up), rounds)
+    x = _moved(layers, things, up, down, rounds)
+    left = min([value - thing.left for value, thing in zip(x, things, strict=True)], default=0.0)
     return [value - left for value in x]
 
 
 def _order(
-    layers: list[list[int]], things: Things, links: Sequence[Link], near: tuple[Near, Near],
-    leanings: Sequence[float], keys: Sequence[object], sweeps: int,
-) -> None:  # fmt: skip
+    layers: list[list[int]], things: Sequence[Thing], links: Sequence[Link], near: tuple[Near, Near], rounds: int
+) -> None:
     """Sort each layer so that few links cross; the best of several orders wins."""
-    wide = [layer for layer in layers if len(layer) > 1] if sweeps else []
-    fewest, best = _crossings(layers, things, links) if wide else 0, [list(layer) for layer in wide]
-    share = {i: (n + 0.5) / len(layer) for layer in layers if wide for n, i in enumerate(layer)}
-    for sweep in range(min(sweeps, SWEEPS) if wide else 0):
+    wide = [layer for layer in layers if len(layer) > 1] if rounds else []
+    if not wide:
+        return
+    fewest, best = _crossings(layers, things, links), [list(layer) for layer in wide]
+    share = {i: (n + 0.5) / len(layer) for layer in layers for n, i in enumerate(layer)}
+    keys = [thing.key or i for i, thing in enumerate(things)]
+    for sweep in range(min(rounds, SWEEPS)):
         others, ours = near if sweep % 2 else near[::-1]
         for layer in reversed(wide) if sweep % 2 else wide:
             means = {}
             for i in layer:
                 read = others[i] or ours[i]
                 mean = sum([share[j] for j, _ in read]) / len(read) if read else share[i]
-                means[i] = mean + 0.5 * leanings[i]
+                means[i] = mean + 0.5 * things[i].leaning
             together: dict[object, list[float]] = {}
             for i in layer:
-                together.setdefault(keys[i] if keys[i] else i, []).append(means[i])
+                together.setdefault(keys[i], []).append(means[i])
             group = {key: sum(values) / len(values) for key, values in together.items()}
-            layer.sort(key=lambda i: (group[keys[i] if keys[i] else i], str(keys[i]), means[i]))
+            layer.sort(key=lambda i: (group[keys[i]], things[i].key, means[i]))
             share.update({i: (n + 0.5) / len(layer) for n, i in enumerate(layer)})
         crossed = _crossings(layers, things, links)
         if crossed < fewest:
@@ -188,14 +187,13 @@ def _order(
         layer[:] = order
 
 
-def _crossings(layers: Sequence[Sequence[int]], things: Things, links: Sequence[Link]) -> int:
+def _crossings(layers: Sequence[Sequence[int]], things: Sequence[Thing], links: Sequence[Link]) -> int:
     """The number of crossings of links."""
     at = {i: n for layer in layers if len(layer) > 1 for n, i in enumerate(layer)}
     between: dict[int, list[tuple[int, int]]] = {}
     for upper, lower, _ in links:
-        n = things.layer[upper]
         if upper in at:
-            between.setdefault(n, []).append((at[upper], at.get(lower, 0)))
+            between.setdefault(things[upper].layer, []).append((at[upper], at.get(lower, 0)))
     crossed = 0
     for ends in between.values():
         seen: list[int] = []
@@ -205,20 +203,18 @@ def _crossings(layers: Sequence[Sequence[int]], things: Things, links: Sequence[
     return crossed
 
 
-def _moved(layers: Sequence[Sequence[int]], things: Things, up: Near, down: Near, moves: int) -> list[float]:
+def _moved(layers: Sequence[Sequence[int]], things: Sequence[Thing], up: Near, down: Near, rounds: int) -> list[float]:
     """Centres that minimise the squared lengths of links; no two things of a layer overlap."""
-    x = [0.0] * len(things.layer)
+    x = [0.0] * len(things)
     offsets: list[list[float]] = []
-    for layer in layers if moves else filter(lambda layer: len(layer) > 1, layers):
+    for layer in layers if rounds else filter(lambda layer: len(layer) > 1, layers):
         row = [0.0]
-        for a, b in itertools.pairwise(layer):
-            space = max(things.space[a], things.space[b])
-            row.append(row[-1] + (things.right[a] + things.left[b] + space))
+        for a, b in itertools.pairwise([things[i] for i in layer]):
+            row.append(row[-1] + (a.right + b.left + max(a.space, b.space)))
         for i, at in zip(layer, row, strict=True):
             x[i] = at - row[-1] / 2
-        if moves:
-            offsets.append(row)
-    for move in range(min(moves, MOVES)):
+        offsets.append(row)
+    for move in range(min(rounds, MOVES)):
         numbers, moved = range(len(layers)), 0.0
         for n in numbers if move % 2 == 0 else reversed(numbers):
             wanted, weights = [], []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..description import Description, Kind
 from .groups import Interval, intervals_of, outermost_first
-from .layers import Cell, Link, Things, column_centres, layers_of, rows_of
+from .layers import Cell, Link, Thing, column_centres, layers_of, rows_of
 
 HEIGHT = 44
 """The height of a node's box."""
@@ -33,8 +33,8 @@ _PADDING, _TITLE = 8, 26
 _LEAST_IN_A_LINE = 8
 _EARLY = 4
 """Forward functions of a lower rank are only a few steps away from leaves."""
-_SORTED, _MOVED = 2_000, 2_000
-"""The numbers of nodes that all passes over a column together may sort, and move."""
+_REFINED = 2_000
+"""The number of nodes that all passes over a column together may sort or move."""
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom."""
@@ -192,19 +192,18 @@ class _Layout:
     def _across(self, members: Sequence[int], number: Mapping[int, int]) -> float:
         """Set the positions of the nodes of a column, from 0 on, and return its width."""
         count = len(members)
-        place = {i: n for n, i in enumerate(members)} if count <= _MOVED else {}
-        left, right = [self._left[i] for i in members], [self._right[i] for i in members]
-        things = Things([number[i] for i in members], left, right, [_GAP_X] * count)
+        place = {i: n for n, i in enumerate(members)} if count <= _REFINED else {}
+        things = [Thing(number[i], self._left[i], self._right[i], _GAP_X) for i in members]
         links = []
         for i in place:
             for o, _ in self._described.operands[i]:
                 if o in place and number[o] != number[i]:
                     upper, lower = (o, i) if number[o] < number[i] else (i, o)
                     links.append(Link(place[upper], place[lower], 1 / (number[lower] - number[upper])))
-        centres = column_centres(things, links, [0.0] * count, [""] * count, _SORTED // count, _MOVED // count)
+        centres = column_centres(things, links, _REFINED // count)
         for i, centre in zip(members, centres, strict=True):
             self._x[i] = centre
-        return max([centre + half for centre, half in zip(centres, right, strict=True)])
+        return max([centre + self._right[i] for i, centre in zip(members, centres, strict=True)])
 
     def _around_column(self, order: int, by_line: Mapping[int, list[int]], begin: float, width: float) -> float:
         """Find the groups of a column, move it to its place, and return its right edge."""
