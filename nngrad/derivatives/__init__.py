@@ -17,11 +17,11 @@ from .partials import derivatives, nth_derivative
 from .patterns import sparsity
 from .products import hvp, jvp, vjp
 from .sparse_matrices import sparse_hessian, sparse_jacobian
-from .sums import bilaplacian, curl, divergence, laplacian
+from .sums import bilaplacian, divergence, laplacian
 from .vmap import vmap
 
 __all__ = [
-    "bilaplacian", "curl", "derivatives", "divergence", "fisher", "gauss_newton",
+    "bilaplacian", "derivatives", "divergence", "fisher", "gauss_newton",
     "hessian", "hessian_diagonal", "hvp", "jacobian", "jvp", "laplacian", "natural_gradient",
     "nth_derivative", "sparse_hessian", "sparse_jacobian", "sparsity", "vjp", "vmap",
 ]  # fmt: skip

@@ -21,7 +21,6 @@ from .parts import (
     hessian_times,
     pushed,
     second,
-    slope_in_reverse,
 )
 
 Variables = list[Variable] | tuple[Variable, ...]
@@ -212,14 +211,8 @@ def hessian_diagonal(
         total = sum_over(t * product, [(t, draw.vectors(0, x.spec, lead))], draw.directions, chunk)
         return total / draw.directions
 
-    def second_in_reverse(t: Variable) -> Variable:
-        return slope_in_reverse(gradients_at([y], [x], [None])[0], x, t, lead)
-
     def build() -> Variable:
-        columns = forward_or_reverse(
-            lambda: over_directions(lambda t: second(y, x, t), x, lead, chunk),
-            lambda: over_directions(second_in_reverse, x, lead, chunk),
-        )
+        columns = over_directions(lambda t: second(y, x, t, lead), x, lead, chunk)
         flat = F.reshape(columns, shape=(columns.shape[0], *x.shape[:lead]))
         return F.reshape(after_batch(flat, lead), shape=x.shape)
 

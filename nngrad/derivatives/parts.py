@@ -61,21 +61,13 @@ def hessian_times(ys: list[Variable], xs: list[Variable], vectors: Sequence[Vari
 
 def slope_along(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
     """The derivative of `y` along `t`, times `t`, for each row: `x.shape[:lead]`, in the dtype of `y`."""
-    return forward_or_reverse(
-        lambda: F.sum(pushed([y], [x], [t])[0] * in_dtype(t, y.dtype), axis=tuple(range(lead, x.ndim))),
-        lambda: slope_in_reverse(y, x, t, lead),
-    )
+    axes = tuple(range(lead, x.ndim))
 
+    def in_reverse() -> Variable:
+        (gx,) = gradients_at([y], [x], [in_dtype(t, y.dtype)])
+        return in_dtype(F.sum(gx * t, axis=axes), y.dtype)
 
-def slope_in_reverse(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
-    """The same, by reverse mode."""
-    (gx,) = gradients_at([y], [x], [in_dtype(t, y.dtype)])
-    return in_dtype(F.sum(gx * t, axis=tuple(range(lead, x.ndim))), y.dtype)
-
-
-def trace(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
-    """The sum of dy[..., i] / dx[..., i] for each row, by reverse mode: `x.shape[:lead]`, in the dtype of `y`."""
-    return over_directions(lambda t: slope_in_reverse(y, x, t, lead), x, lead, chunk, collapse=True)
+    return forward_or_reverse(lambda: F.sum(pushed([y], [x], [t])[0] * in_dtype(t, y.dtype), axis=axes), in_reverse)
 
 
 def after_batch(x: Variable, lead: int) -> Variable:
@@ -104,9 +96,18 @@ def _emitted(given: list[Variable], build: Callable[[], list[Variable]]) -> list
     return distinct_variables(results, since)
 
 
-def second(y: Variable, x: Variable, t: Variable) -> Variable:
-    """The second derivative of `y` along `t`, which is held constant."""
-    return pushed(pushed([y], [x], [t]), [x], [t])[0]
+def second(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
+    """The second derivative of `y` along `t`, which is held constant: forward over forward, or reverse over reverse for
+    each element of a row where there is no forward mode."""
+
+    def along(u: Variable) -> Variable:
+        (gx,) = gradients_at([F.sum(gradients_at([y], [x], [u])[0] * t)], [x], [None])
+        return in_dtype(F.sum(gx * t, axis=tuple(range(lead, x.ndim))), y.dtype)
+
+    return forward_or_reverse(
+        lambda: pushed(pushed([y], [x], [t]), [x], [t])[0],
+        lambda: F.reshape(after_batch(over_directions(along, y, lead), lead), shape=y.shape),
+    )
 
 
 def one_floating(given: Any, name: str) -> Variable:

@@ -67,17 +67,9 @@ class SparseMatrix(NamedTuple):
         dense: Variable = F.put_points(self.values, places, axes=(0, 1), shape=self.shape)
         return dense
 
-    def todense(self) -> Variable:
-        """As `to_dense`, under SciPy's name."""
-        return self.to_dense()
-
     def to_scipy(self) -> Any:
         """The matrix with its current values as a `scipy.sparse.csr_array`."""
         return scipy_csr(self.values.d, self.pattern)
-
-    def tocsr(self) -> Any:
-        """As `to_scipy`, under SciPy's name."""
-        return self.to_scipy()
 
     def to_bcoo(self) -> jax.experimental.sparse.BCOO:
         """The matrix with its current values as a `jax.experimental.sparse.BCOO`."""

@@ -23,30 +23,28 @@ import math
 
 import nngrad.functions as F
 
-from ..functions.array import in_dtype
 from ..graph import Variable
-from .directions import over_directions
 from .drawn import Draw, direction_leaf, sum_over
-from .parts import after_batch, forward_or_reverse, gradients_at, second, slope_along
+from .parts import second, slope_along
 
 
 def laplacian(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
     """An estimate of the Laplacian."""
     t = direction_leaf(x.spec)
-    total = sum_over(twice(y, x, t, lead), [(t, draw.vectors(0, x.spec, lead))], draw.directions, chunk)
+    total = sum_over(second(y, x, t, lead), [(t, draw.vectors(0, x.spec, lead))], draw.directions, chunk)
     return _times(total, _scale(x, lead, draw))
 
 
 def bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
     """An estimate of the bilaplacian."""
     t = direction_leaf(x.spec)
-    inner = twice(y, x, t, lead)
+    inner = second(y, x, t, lead)
     vectors = [(t, draw.vectors(0, x.spec, lead))]
     if draw.kind == "gaussian":
-        return _times(sum_over(twice(inner, x, t, lead), vectors, draw.directions, chunk), 1 / (3 * draw.directions))
+        return _times(sum_over(second(inner, x, t, lead), vectors, draw.directions, chunk), 1 / (3 * draw.directions))
     other = direction_leaf(x.spec)
     vectors.append((other, draw.vectors(1, x.spec, lead)))
-    total = sum_over(twice(inner, x, other, lead), vectors, draw.directions, chunk)
+    total = sum_over(second(inner, x, other, lead), vectors, draw.directions, chunk)
     size = math.prod(x.shape[lead:]) if draw.kind == "sparse" else 1
     return _times(total, size * size / draw.directions)
 
@@ -57,20 +55,6 @@ def divergence(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Dra
     vectors = draw.vectors(0, x.spec, lead)
     total = sum_over(slope_along(y, x, t, lead), [(t, vectors)], draw.directions, chunk)
     return _times(total, _scale(x, lead, draw))
-
-
-def twice(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
-    """The second derivative of `y` along `t`, in forward mode, or in reverse mode where there is no forward mode."""
-
-    def along(u: Variable) -> Variable:
-        (gx,) = gradients_at([F.sum(gradients_at([y], [x], [u])[0] * t)], [x], [None])
-        total = F.sum(gx * t, axis=tuple(range(lead, x.ndim)))
-        return in_dtype(total, y.dtype)
-
-    return forward_or_reverse(
-        lambda: second(y, x, t),
-        lambda: F.reshape(after_batch(over_directions(along, y, lead), lead), shape=y.shape),
-    )
 
 
 def _scale(x: Variable, lead: int, draw: Draw) -> float:

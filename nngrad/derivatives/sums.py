@@ -1,12 +1,10 @@
-"""Laplacian, bilaplacian, divergence and curl."""
+"""Laplacian, bilaplacian and divergence."""
 
 from __future__ import annotations
 
 import math
 from contextlib import suppress
 from typing import Literal, overload
-
-import nngrad.functions as F
 
 from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.symmetry import NotApplicable
@@ -16,8 +14,8 @@ from . import stochastic
 from .bilaplacian import bilaplacian_of
 from .directions import over_directions
 from .drawn import checked_draw
-from .matrices import first_derivatives, jacobian
-from .parts import after_batch, built, checked, forward_or_reverse, gradients_at, second, slope_along, trace
+from .matrices import first_derivatives
+from .parts import built, checked, second, slope_along
 
 
 @overload
@@ -141,37 +139,6 @@ def divergence(
     return built([y, x], lambda: [build()])[0]
 
 
-def curl(y: Variable, x: Variable, batched: bool = True) -> Variable:
-    """The curl of a vector field in two or three dimensions.
-
-        d = 2:  dy1/dx0 - dy0/dx1
-        d = 3:  (dy2/dx1 - dy1/dx2, dy0/dx2 - dy2/dx0, dy1/dx0 - dy0/dx1)
-
-    Args:
-        y: The field `(B, d)`; `(d,)` with `batched=False`.
-        x: The points, of the same shape.
-        batched: Whether rows are independent; see `nngrad.derivatives`.
-
-    Returns:
-        `(B,)` for d = 2 and `(B, 3)` for d = 3; `()` or `(3,)` with `batched=False`.
-
-    Raises:
-        TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also if the shapes differ or d is not 2 or 3.
-    """
-    lead = checked("curl", y, x, batched, None)
-    if y.shape != x.shape or x.ndim != lead + 1 or x.shape[-1] not in (2, 3):
-        raise ValueError(f"curl: y and x must have one shape, (*batch, 2) or (*batch, 3), got {y.shape} and {x.shape}")
-
-    def build() -> Variable:
-        matrix = jacobian(y, x, batched)
-        d = {(i, j): matrix[..., i, j] for i in range(x.shape[-1]) for j in range(x.shape[-1]) if i != j}
-        if x.shape[-1] == 2:
-            return d[1, 0] - d[0, 1]
-        return F.stack(d[2, 1] - d[1, 2], d[0, 2] - d[2, 0], d[1, 0] - d[0, 1], axis=-1)
-
-    return built([y, x], lambda: [build()])[0]
-
-
 def _bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
     if chunk is None:
         with suppress(NotApplicable, NoForwardMode):
@@ -180,10 +147,4 @@ def _bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None) -> Vari
 
 
 def _summed_second(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
-    def in_reverse() -> Variable:
-        rows = over_directions(lambda u: trace(gradients_at([y], [x], [u])[0], x, lead, chunk), y, lead)
-        return F.reshape(after_batch(rows, lead), shape=y.shape)
-
-    return forward_or_reverse(
-        lambda: over_directions(lambda t: second(y, x, t), x, lead, chunk, collapse=True), in_reverse
-    )
+    return over_directions(lambda t: second(y, x, t, lead), x, lead, chunk, collapse=True)

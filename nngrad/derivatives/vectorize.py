@@ -34,7 +34,6 @@ from ..graph.spec import spec_of
 from ..rewrite.builder import emitting
 from .along import Along, Diagonals, carried_to, factored, moved_out, shared_diagonals, spread_out, with_one_index
 from .batching import Moved, checked_count, commutes, folded_sum, folds, in_batch, is_product, sum_of_sums
-from .terms import Terms, additive_groups, one_value, sum_of_terms, summed_product
 
 Values = Mapping[Variable, Variable]
 Numbers = tuple[int, ...]
@@ -162,8 +161,8 @@ class _BatchedWalk:
         self.plain: dict[Variable, Variable] = dict(replaced)
         self._none: Diagonals = (None,) * len(sizes)
         given = diagonals or dict.fromkeys(batched, self._none)
-        self.each: dict[Variable, Terms] = {x: (Along(value, x, given[x]),) for x, value in batched.items()}
-        self._values: dict[tuple[Terms, Diagonals], Variable] = {}
+        self.each = {x: Along(value, x, given[x]) for x, value in batched.items()}
+        self._values: dict[tuple[Along, Diagonals], Variable] = {}
         """The values in `each` as arrays with these diagonals."""
         self.sums: dict[Variable, Variable] = {}
         self._given = {*batched, *replaced}
@@ -224,36 +223,24 @@ class _BatchedWalk:
     def _keep_each(self, f: Function, moved: Moved) -> None:
         """Emit `f` for each direction."""
         plain = [self.plain.get(x, x) for x in f.inputs]
-        found: dict[Variable, Terms] = {}
-        for given, values in additive_groups(f, self._given_to(f, moved), plain, self.sizes):
-            for y, each in self._of_group(f, given, values).items():
-                found[y] = (*found.get(y, ()), each)
-        self.each.update({y: sum_of_terms(terms, self.sizes) for y, terms in found.items()})
-
-    def _of_group(
-        self, f: Function, given: Sequence[Along | None], plain: Sequence[Variable]
-    ) -> dict[Variable, Along]:
-        """The outputs of `f` for inputs along the directions, the others being `plain`."""
-        found = factored(f, given, plain, self.sizes) or moved_out(f, given, plain, self.sizes)
+        alongs = self._alongs(f, moved)
+        found = factored(f, alongs, plain, self.sizes) or moved_out(f, alongs, plain, self.sizes)
         if found is not None:
             y = found.x
-            if y in self._given:
-                return {}
-            stopped = y._need_grad is False
-            scale = F.unlink(found.scale) if stopped and found.scale is not None else found.scale
-            return {y: found._replace(base=F.unlink(found.base) if stopped else found.base, scale=scale)}
-        shared = shared_diagonals(f, given, plain)
-        kept = [() if each is None else carried_to(each, shared) for each in given]
+            if y not in self._given:
+                stopped = y._need_grad is False
+                scale = F.unlink(found.scale) if stopped and found.scale is not None else found.scale
+                self.each[y] = found._replace(base=F.unlink(found.base) if stopped else found.base, scale=scale)
+            return
+        shared = shared_diagonals(f, alongs, plain)
+        kept = [() if along is None else carried_to(along, shared) for along in alongs]
         read = [y in self._each_wanted for y in f.outputs]
-        return self._along(f, in_batch(f, self._operands_of_each(f, given, plain, kept), read), shared)
-
-    def _along(self, f: Function, results: Any, diagonals: Diagonals) -> dict[Variable, Along]:
-        """Enter those outputs that have no directions, and return the others."""
         values: dict[Variable, Variable] = {}
-        self._keep(f, values, results)
-        return {y: Along(value, y, diagonals) for y, value in values.items()}
+        self._keep(f, values, in_batch(f, self._operands_of_each(f, alongs, plain, kept), read))
+        self.each.update({y: Along(value, y, shared) for y, value in values.items()})
 
-    def _given_to(self, f: Function, moved: Moved) -> list[Terms | None]:
+    def _alongs(self, f: Function, moved: Moved) -> list[Along | None]:
+        """The values of the inputs of `f` along the directions, None for those without."""
         return [self.each[x] if m else None for x, m in zip(f.inputs, moved, strict=True)]
 
     def _operands_of_each(
@@ -261,7 +248,7 @@ class _BatchedWalk:
     ) -> list[Operand]:
         """The inputs of `f`, with only the diagonals `kept`."""
         return [
-            Operand(value, x, 0) if each is None else Operand(self._as_array((each,), k), x, 1)
+            Operand(value, x, 0) if each is None else Operand(self._as_array(each, k), x, 1)
             for x, each, value, k in zip(f.inputs, given, plain, kept, strict=True)
         ]
 
@@ -269,18 +256,18 @@ class _BatchedWalk:
         """The value of `x` for each direction."""
         return self._as_array(self.each[x], self._none)
 
-    def _as_array(self, terms: Terms, kept: Diagonals) -> Variable:
-        """The sum of terms, with only the diagonals `kept`."""
-        if (terms, kept) not in self._values:
+    def _as_array(self, along: Along, kept: Diagonals) -> Variable:
+        """The product of base and scale, with only the diagonals `kept`."""
+        if (along, kept) not in self._values:
             builder = build_options().emitting.builder
             assert builder is not None
             order, call = builder.order, builder.call
-            parent = terms[0].x.parent
+            parent = along.x.parent
             if parent is not None:
                 self._ascribe(parent)
-            self._values[terms, kept] = spread_out(one_value(terms, self.sizes), self.sizes, kept).value()
+            self._values[along, kept] = spread_out(along, self.sizes, kept).value()
             builder.order, builder.call = order, call
-        return self._values[terms, kept]
+        return self._values[along, kept]
 
     def _sum(self, f: Function, moved: Moved) -> Any:
         """The sum of `f`, or of each of its outputs."""
@@ -293,27 +280,22 @@ class _BatchedWalk:
             ]
             return sum_of_sums(f, operands, moved, self.count)
         if folds(f, moved):
-            terms, plain = self._given_to(f, moved), [self.plain.get(x, x) for x in f.inputs]
-            apart = summed_product(f, terms, plain, self.sizes) if is_product(f) else None
-            if apart is not None:
-                return apart
-            given = [None if each is None else one_value(each, self.sizes) for each in terms]
+            alongs, plain = self._alongs(f, moved), [self.plain.get(x, x) for x in f.inputs]
             if is_product(f):
-                found = factored(f, given, plain, self.sizes)
+                found = factored(f, alongs, plain, self.sizes)
                 if found is not None:
                     return found.total()
-                kept: Sequence[Diagonals] = [self._none] * len(given)
+                kept: Sequence[Diagonals] = [self._none] * len(alongs)
             else:
-                kept = with_one_index(f, given)
-            return folded_sum(f, self._operands_of_each(f, given, plain, kept))
+                kept = with_one_index(f, alongs)
+            return folded_sum(f, self._operands_of_each(f, alongs, plain, kept))
         totals = tuple([self._total(y) if y in self._sum_wanted and y in self._moved else None for y in f.outputs])
         return totals if f.op.multiple_results else totals[0]
 
     def _total(self, x: Variable) -> Variable:
         """The sum of `x`; computed here unless it was propagated."""
         if x not in self.sums:
-            totals = [each.total() for each in self.each[x]]
-            self.sums[x] = F.add_n(*totals) if len(totals) > 1 else totals[0]
+            self.sums[x] = self.each[x].total()
         return self.sums[x]
 
     def _keep(self, f: Function, values: dict[Variable, Variable], results: Any) -> None:

@@ -38,8 +38,7 @@ class Engine:
 
     __slots__ = (
         "backward", "body_batched", "body_gradient", "body_tangent", "constant", "evaluate", "forget", "forward",
-        "hint_at_cache", "peak_bytes", "policy_key", "rematerialised", "run_functions",
-        "warn_of_cancelled", "watched_compilation",
+        "hint_at_cache", "policy_key", "rematerialised", "run_functions", "warn_of_cancelled", "watched_compilation",
     )  # fmt: skip
 
     evaluate: Callable[[Variable], None]
@@ -62,8 +61,6 @@ class Engine:
     """Rebuilds gradients to recompute some forward values, by the policy of `nn.grad` or by marks in the graph."""
     policy_key: Callable[..., Any]
     """A cache key for such a policy and the marks of functions."""
-    peak_bytes: Callable[[list[Variable]], int]
-    """About how many bytes of temporaries it takes to compute Variables."""
     warn_of_cancelled: Callable[[Any, list[Function]], None]
     """Warns where some functions on the path of a task, which pass gradients unchanged, cancel a derivative."""
     hint_at_cache: Callable[[float], None]

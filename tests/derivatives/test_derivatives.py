@@ -18,7 +18,6 @@ import nngrad.functions as F
 from nngrad.execution.interpret import interpret
 from nngrad.graph import Variable
 from tests.autodiff.test_properties import SETTINGS
-from tests.rematerialising import in_chunks
 from tests.slow import slow_but_every
 from tests.together import Called, Check, Wanted, together, values
 
@@ -77,23 +76,12 @@ def laplacian_of(f: Callable[[Array], Array]) -> Callable[[Array], Array]:
     return lambda x: jnp.trace(jax.hessian(f)(x), axis1=-2, axis2=-1)
 
 
-def curl_of(f: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Curl in three dimensions."""
-
-    def at(x: Array) -> Array:
-        d = jax.jacfwd(f)(x)
-        return jnp.stack([d[2, 1] - d[1, 2], d[0, 2] - d[2, 0], d[1, 0] - d[0, 1]])
-
-    return at
-
-
 class Operator(NamedTuple):
     """A differential operator, and what makes of a function of one point the function that it should give."""
 
     ours: Callable[..., Variable]
     theirs: Callable[[Callable[[Array], Array]], Callable[[Array], Array]]
     fields: tuple[str, ...]
-    chunks: bool = True
 
 
 OPERATORS = {
@@ -105,7 +93,6 @@ OPERATORS = {
     "laplacian": Operator(nn.laplacian, laplacian_of, ("1", "2", "mixed")),
     "bilaplacian": Operator(nn.bilaplacian, lambda f: laplacian_of(laplacian_of(f)), ("1",)),
     "divergence": Operator(nn.divergence, lambda f: lambda x: jnp.trace(jax.jacfwd(f)(x)), ("3",)),
-    "curl": Operator(nn.curl, curl_of, ("3",), chunks=False),
 }
 CASES = [(name, field, b) for name, op in OPERATORS.items() for field in op.fields for b in (True, False)]
 
@@ -133,13 +120,12 @@ def test_operators_are_those_of_jax_and_can_be_trained_through(name: str, field:
 
 
 @pytest.mark.parametrize("batched", [True, False])
-@pytest.mark.parametrize("name", [name for name, op in OPERATORS.items() if op.chunks])
+@pytest.mark.parametrize("name", OPERATORS)
 @together
 def test_chunks_change_nothing(name: str, batched: bool) -> Check:
     operator = OPERATORS[name]
     y, x, _ = setting(FIELDS[operator.fields[0]], batched)
-    with in_chunks():
-        parts = [operator.ours(y, x, batched=batched, chunk=chunk) for chunk in (1, 2, 5)]
+    parts = [operator.ours(y, x, batched=batched, chunk=chunk) for chunk in (1, 2, 5)]
     whole, *found = yield from values(operator.ours(y, x, batched=batched), *parts)
     for part in found:
         np.testing.assert_allclose(part, whole, rtol=1e-12, atol=1e-12)
@@ -210,16 +196,6 @@ def test_blocks_are_arranged_as_lists_are_given() -> None:
             operator()
     with pytest.raises(TypeError, match="jacobian: x: expected a Variable, got ndarray"):
         nn.jacobian(ys[0], [x, POINTS])
-
-
-@together
-def test_curl_in_two_dimensions() -> Check:
-    x = Variable.from_numpy_array(RNG.standard_normal((5, 2)))
-    y = F.stack(-x[:, 1] * x[:, 0], F.sin(x[:, 0]), axis=1)
-    (curl,) = yield from values(nn.curl(y, x))
-    np.testing.assert_allclose(curl, np.cos(x.d[:, 0]) + x.d[:, 0], rtol=1e-12)
-    p = Variable.from_numpy_array([0.5, 2.0])
-    assert nn.curl(p * p[::-1], p, batched=False).shape == ()
 
 
 # ---------------------------------------------------------------- products
@@ -387,8 +363,6 @@ def test_wrong_arguments_are_named() -> None:
         nn.jacobian(POINTS, x)
     with pytest.raises(TypeError, match="jacobian: x is int32"):
         nn.jacobian(x, Variable.from_numpy_array(np.zeros((4, 3), np.int32)))
-    with pytest.raises(ValueError, match="curl: y"):
-        nn.curl(F.concatenate(x, x, axis=1), x)
     with pytest.raises(ValueError, match="divergence: the field y must have the shape of x"):
         nn.divergence(F.sum(x, axis=1), x)
     with pytest.raises(ValueError, match=r"tangents\[0\]: must have the shape of its Variable, \(4, 3\), got \(2,\)"):
