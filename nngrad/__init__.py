@@ -19,7 +19,6 @@ from .autodiff import Grad, grad
 from .autodiff.custom_function import CustomFunction
 from .derivatives import (
     bilaplacian,
-    curl,
     derivatives,
     divergence,
     fisher,
@@ -40,7 +39,7 @@ from .derivatives import (
 )
 from .execution import executables, forward_all
 from .execution.backward import backward
-from .execution.passes import passes, unrolled
+from .execution.passes import passes
 from .functions.checkpoints import checkpoint
 from .functions.custom_gradient import custom_gradient
 from .graph import Function, NdArray, Variable
@@ -62,7 +61,7 @@ __all__ = [
     "FunctionHook", "Grad", "GradEndFunction", "LeastMemory", "MemoryBudget", "MissingRule", "Module",
     "ModuleDict", "ModuleList", "MovingAverage", "NdArray", "Parameter", "RecompilationWarning",
     "Segments", "Sequential", "Variable", "auto_forward", "backward", "bilaplacian", "cache_compilations",
-    "cast_parameters", "checkpoint", "checks", "clear_parameters", "compile", "context_scope", "count", "curl",
+    "cast_parameters", "checkpoint", "checks", "clear_parameters", "compile", "context_scope", "count",
     "custom_gradient", "debug", "derivatives", "deterministic", "device",
     "divergence", "draw", "executables", "explain", "export", "feed", "find_nan", "fisher", "fit", "fixed_point",
     "forward_all", "from_jax", "from_torch", "functions", "gauss_newton", "get_auto_forward", "get_current_context",
@@ -75,7 +74,7 @@ __all__ = [
     "set_function_post_hook", "set_function_pre_hook", "set_parameter", "set_solver_post_hook", "set_solver_pre_hook",
     "shard", "show", "show_passes", "show_registry", "show_rewrites", "simplify", "solvers", "source_locations",
     "sparse_hessian", "sparse_jacobian", "sparsity", "timing", "to_jax", "train_step", "training_log",
-    "unrolled", "unset_function_post_hook", "unset_function_pre_hook", "unset_solver_post_hook",
+    "unset_function_post_hook", "unset_function_pre_hook", "unset_solver_post_hook",
     "unset_solver_pre_hook", "view", "vjp", "vmap",
 ]  # fmt: skip
 
@@ -223,7 +222,7 @@ _MODULE_OF = {name: module for module, names in _ELSEWHERE.items() for name in n
 
 _is_there(f"{__name__}.cpu")  # which registers its passes
 _is_provided_by(f"{__name__}.compilations", _engine, "hint_at_cache", "watched_compilation")
-_is_provided_by(f"{__name__}.memory", _engine, "peak_bytes", "policy_key", "rematerialised")
+_is_provided_by(f"{__name__}.memory", _engine, "policy_key", "rematerialised")
 _is_provided_by(f"{__name__}.inspection.estimates", _engine, "warn_of_cancelled")
 _is_provided_by(f"{__name__}.memory", _Operators, "recompute")
 _is_provided_by(f"{__name__}.parallel.devices.grid", _Placement, "across", "mesh_of")

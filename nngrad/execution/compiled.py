@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,9 +16,9 @@ from ..graph.bounded_cache import BoundedCache, CacheInfo, about_structures, cac
 from ..graph.placement import Placement
 from ..graph.process import Process, check_process
 from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_AN_EXECUTABLE, MOST_TRUSTED
-from .executable import Executable, Settings, has_two_tiers, note_call, quick_options, spent
+from .executable import Executable, Settings, has_two_tiers, note_call, spent
 from .lower import in_partitions, lower, lowered_where_it_runs, lowered_whole
-from .partitions import Hoisted, cut, equal_parts, hoisted, may_have_equal_parts, taking_literals, with_literals
+from .partitions import Hoisted, cut, hoisted, taking_literals, with_literals
 from .passes import is_too_long, prepared
 from .program import Program
 
@@ -140,7 +139,6 @@ def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executa
     return Executable(
         jax.jit(function), Settings(program.device, program.block.needs_x64, program.mesh),
         opaque=program.block.opaque, divided=program.mesh, tiered=program if is_tiered else None,
-        in_equal_parts=functools.partial(_in_equal_parts, given),
         in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(given),
         compiled=engine.watched_compilation(program),
     )  # fmt: skip
@@ -149,25 +147,6 @@ def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executa
 def _apart_from_numbers(given: Hoisted, arrays: tuple[Any, ...]) -> tuple[tuple[float, ...], tuple[Any, ...]]:
     """The numbers among an executable's arguments, and the other arguments."""
     return ((), arrays) if given.numbers is None else (tuple(np.asarray(arrays[0]).tolist()), arrays[1:])
-
-
-def _in_equal_parts(given: Hoisted, arrays: tuple[Any, ...]) -> Callable[..., tuple[Any, ...]] | None:
-    """The program in parts for the quick tier, for these arguments; None if it is better compiled in one piece."""
-    if given.program.mesh is not None or not may_have_equal_parts(given.program.block):
-        return None
-    numbers, _ = _apart_from_numbers(given, arrays)
-    program = prepared(with_literals(given.program, numbers))
-    parts = equal_parts(program.block)
-    if parts is None:
-        return None
-
-    def run(*arrays: Any) -> tuple[Any, ...]:
-        start = time.perf_counter()
-        results = in_partitions(program, parts, quick_options())(*_apart_from_numbers(given, arrays)[1])
-        spent.add(compile=time.perf_counter() - start)
-        return results
-
-    return run
 
 
 def _in_partitions(given: Hoisted) -> Callable[..., tuple[Any, ...]]:

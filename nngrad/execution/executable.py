@@ -66,15 +66,13 @@ class Executable:
             that has taken such a result, and its former value would be lost.
         divided: The devices over which it is sharded, which cannot call functions on the host.
         tiered: The program it runs, if the first call of that in a process runs the quick tier; None for one tier.
-        in_equal_parts: The function in parts for the quick tier, for given arrays; None for those that are better
-            compiled in one piece.
         in_partitions: The function in separately compiled parts, for when the compiler fails on the whole.
         compiled: Called once with the seconds that the first call waited for the compiler, if that is wanted.
     """
 
     __slots__ = (
-        "__weakref__", "_call", "_compiled", "_decided", "_divided", "_in_equal_parts", "_in_partitions", "_lock",
-        "_opaque", "_quick", "_seconds", "_settings", "_temporaries", "_tiered", "_waits", "function",
+        "__weakref__", "_call", "_compiled", "_decided", "_divided", "_in_partitions", "_lock", "_opaque",
+        "_quick", "_seconds", "_settings", "_temporaries", "_tiered", "_waits", "function",
     )  # fmt: skip
 
     function: Any
@@ -88,7 +86,6 @@ class Executable:
         opaque: bool = False,
         divided: Mesh | None = None,
         tiered: Program | None = None,
-        in_equal_parts: Callable[[tuple[Any, ...]], Callable[..., Any] | None] = lambda arrays: None,
         in_partitions: Callable[..., Any] | None = None,
         compiled: Callable[[float], None] | None = None,
     ) -> None:
@@ -98,7 +95,6 @@ class Executable:
         self._opaque = opaque
         self._waits = opaque and not _is_jitted(function)
         self._tiered = tiered
-        self._in_equal_parts = in_equal_parts
         self._in_partitions = in_partitions
         self._compiled = compiled
         self._quick: Any = None
@@ -181,10 +177,6 @@ class Executable:
         if self._tiered is None or not note_call(self._tiered) or not self._has_quick_tier():
             return None
         spent.add(quick=1)
-        parts = self._in_equal_parts(arrays)
-        if parts is not None:
-            self._quick = parts
-            return parts
         quick: Callable[..., Any] = self._quick_function()
         try:
             self._compile(quick, arrays)

@@ -168,11 +168,10 @@ def _by_platform(
     return lambda *arrays: made()(*arrays)
 
 
-def in_partitions(program: Program, partitions: list[Partition], options: dict[str, Any] | None = None) -> Way:
-    """The program as a function that calls a jitted one for each of its partitions, under these options of the
-    compiler; see `lower`."""
+def in_partitions(program: Program, partitions: list[Partition]) -> Way:
+    """The program as a function that calls a jitted one for each of its partitions; see `lower`."""
     one_of_each = {partition.block: partition for partition in partitions}
-    functions = {block: _jitted(program, partition, options) for block, partition in one_of_each.items()}
+    functions = {block: _jitted(program, partition) for block, partition in one_of_each.items()}
     parts = [(functions[partition.block], partition) for partition in partitions]
 
     def run(*arrays: Any) -> tuple[Any, ...]:
@@ -190,11 +189,11 @@ def in_partitions(program: Program, partitions: list[Partition], options: dict[s
     return run
 
 
-def _jitted(whole: Program, partition: Partition, options: dict[str, Any] | None) -> Way:
+def _jitted(whole: Program, partition: Partition) -> Way:
     """A partition as a jitted function."""
     program = Program(partition.block, whole.device, mesh=whole.mesh)
     function = in_one(program) if partition.numbers is None else taking_literals(program)
-    return jax.jit(function, compiler_options=options)
+    return jax.jit(function)
 
 
 # ---------------------------------------------------------------- by platform

@@ -9,10 +9,7 @@ bodies, unless there are many, and the integers of `y[i]`, unless there are many
 **Partitions** are compiled separately, equal ones once, and run one after another. That is necessary for long programs:
 XLA fuses successive elementwise functions into one loop, however many they are. The time for this grows with the square
 of their number, and past some thousands it fails. XLA also compares joined arrays, and parts that are results, pair by
-pair, and makes a kernel of every part. And it saves time in the quick tier where many partitions are equal: the inner
-steps of a meta-gradient, the tasks of a batch, the steps of a recurrence that is too short for a loop. Then the calls
-just before a place decide whether a partition ends there, as in content-defined chunking, which finds equal stretches
-of files: equal stretches of calls are cut equally, wherever they begin.
+pair, and makes a kernel of every part.
 """
 
 from __future__ import annotations
@@ -37,12 +34,8 @@ from ..graph.block import Block, Call, RolledLoop, Step
 from ..graph.body_op import ControlOp
 from ..graph.spec import spec_of
 from ..graph.thresholds import (
-    CALLS_OF_A_PART,
     FEW_INDICES,
-    FEWEST_CALLS,
-    LARGE,
     LONG_AXIS,
-    MOST_BYTES_IN_PARTS,
     MOST_CALLS,
     MOST_DERIVED,
     MOST_FUSED,
@@ -50,13 +43,8 @@ from ..graph.thresholds import (
     MOST_OPERANDS,
     MOST_PARTS,
     MOST_PLACES,
-    WORTH_PARTS,
 )
 from .program import HoistedLiteral, Program, in_one
-
-_WINDOWS, _DIVISORS = (2, 4, 8), (8, 16, 32)
-"""The number of calls that decide whether an equal part ends after them, and the divisor: one in so many stretches ends
-a part."""
 
 Numbers = tuple[float, ...]
 
@@ -302,74 +290,26 @@ def is_long(block: Block) -> bool:
 
 def cut(block: Block) -> list[Partition]:
     """The partitions of a block, in topological order, as long as possible."""
-    return _cut(block, lambda labels, weights: _ends(labels, weights))
-
-
-def may_have_equal_parts(block: Block) -> bool:
-    """Whether it is worthwhile to prepare a block and look for equal parts. A quick guess."""
-    if len(block.steps) < 2 * LARGE:
-        return False
-    calls, specs = block.calls, block.spec_by_number
-    labels = _labels(Call.late(calls, block.outputs), specs)
-    return _cost(labels, _equal_ends(labels, [1] * len(labels))) <= WORTH_PARTS * len(labels)
-
-
-def equal_parts(block: Block) -> list[Partition] | None:
-    """The partitions of a block, many of them equal; None if it is better compiled in one piece."""
-    if sum([spec.nbytes for spec in block.specs]) > MOST_BYTES_IN_PARTS:
-        return None
-    if any([i >= 0 for i in block.without_identities()[1]]):
-        return None  # a caller could get back the very array it passed in
-    found = _cut(block, _equal_ends)
-    to_compile = sum([CALLS_OF_A_PART + each.functions_to_compile for each in {part.block for part in found}])
-    return found if to_compile <= WORTH_PARTS * block.functions_to_compile else None
-
-
-def _cut(block: Block, ends_of: Callable[[Sequence[int], Sequence[int]], list[int]]) -> list[Partition]:
-    """The partitions of a block; `ends_of` gives their ends for labels and weights of the calls."""
     block, numbers = hoist_from(block)
     specs = block.spec_by_number
     starts: dict[int, Any] = {}
     calls = _divided(Call.late(block.calls, block.outputs), specs, starts)
-    ends = ends_of(_labels(calls, specs), list(map(_weight, calls)))
+    ends = _ends(list(map(_weight, calls)))
     groups = [calls[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     last = {i: n for n, group in enumerate(groups) for call in group for i in call.ins}
     last |= dict.fromkeys(block.outputs, len(groups))
     return [_partition(group, n, last, specs, starts, numbers) for n, group in enumerate(groups)]
 
 
-def _labels(calls: Sequence[Call], specs: dict[int, Spec]) -> list[int]:
-    """Equal numbers for calls that do the same, apart from hoisted literals, to arrays of the same shapes."""
-    known: dict[Any, int] = {}
-    steps = literals_replaced([(call.op, call.arguments, call.ins) for call in calls], lambda place: None)
-    return [known.setdefault((op, given, *[specs[i] for i in ins]), len(known)) for op, given, ins in steps]
-
-
-def _ends(
-    labels: Sequence[int], weights: Sequence[int], window: int = 0, divisor: int = 1, fewest: int | None = None
-) -> list[int]:
-    """The ends of partitions of `MOST_CALLS` calls, or of `fewest` where a hash of the last labels is divisible."""
-    ends, weight = [], 0
-    for end, each in enumerate(weights, 1):
-        weight += each
-        if weight >= MOST_CALLS or end == len(weights) or (
-            fewest is not None and weight >= fewest and hash(tuple(labels[max(end - window, 0) : end])) % divisor == 0
-        ):
+def _ends(weights: Sequence[int]) -> list[int]:
+    """The ends of partitions of `MOST_CALLS` operations."""
+    ends, total = [], 0
+    for end, weight in enumerate(weights, 1):
+        total += weight
+        if total >= MOST_CALLS or end == len(weights):
             ends.append(end)
-            weight = 0
+            total = 0
     return ends
-
-
-def _equal_ends(labels: Sequence[int], weights: Sequence[int]) -> list[int]:
-    """The ends of partitions that leave least to compile."""
-    tried = [_ends(labels, weights, window, divisor, FEWEST_CALLS) for window in _WINDOWS for divisor in _DIVISORS]
-    return min(tried, key=lambda ends: _cost(labels, ends))
-
-
-def _cost(labels: Sequence[int], ends: Sequence[int]) -> int:
-    """About how much there is to compile, in calls. Parts of equal labels may still differ in the values they read."""
-    parts = {tuple(labels[start:end]) for start, end in zip([0, *ends], ends, strict=False)}
-    return sum([CALLS_OF_A_PART + len(part) for part in parts])
 
 
 def apart(arrays: Sequence[Any]) -> AbstractContextManager[Any]:

@@ -169,15 +169,6 @@ def passes(*, without: Iterable[str] = ()) -> Switched:
     return switched(without_passes=left_out(without, known, "pass", "passes", "nn.show_passes(y)"))
 
 
-def unrolled(unrolled_: bool = True) -> Switched:
-    """Compile everything within this block as it was built: a recurrence of many steps, each a function of its own,
-    does not become a loop.
-
-    Otherwise it becomes one on CPUs, if that pays. Results differ by rounding. It is `nn.passes(without=["roll"])`.
-    """
-    return passes(without=["roll"] if unrolled_ else [])
-
-
 @dataclass(frozen=True)
 class Lowered:
     """The result of the passes on a program."""

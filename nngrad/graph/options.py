@@ -9,7 +9,7 @@ import functools
 import gc
 import inspect
 import weakref
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Hashable
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar
@@ -88,48 +88,30 @@ class WithBlock:
             if key is own:
                 cls.put(without(cls.layers(), own))
 
-    def _again(self) -> WithBlock:
-        twin = copy.copy(self)
-        twin.__dict__.pop("_key", None)
-        return twin
-
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """`function`, with each call running within such a block; it may be async, or a generator.
+        """`function`, with each call running within such a block.
 
         Raises:
-            TypeError: `function` cannot be called, or is an async generator.
+            TypeError: `function` cannot be called, or is a generator or coroutine, which runs in pieces.
         """
         if not callable(function):
             raise TypeError(f"function: expected a function to decorate, got {type(function).__name__}")
-        if inspect.isasyncgenfunction(function):
+        if any([runs(function) for runs in _IN_PIECES]):
             raise TypeError(
-                f"{function.__name__} is an async generator, which cannot be decorated; use `with` in its body instead"
+                f"{function.__name__} is a generator or coroutine, which cannot be decorated; use `with` in its body"
             )
-        if inspect.iscoroutinefunction(function):
 
-            @functools.wraps(function)
-            async def call(*args: Any, **kwargs: Any) -> Any:
-                with self._again():
-                    return await function(*args, **kwargs)
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            twin = copy.copy(self)
+            twin.__dict__.pop("_key", None)
+            with twin:
+                return function(*args, **kwargs)
 
-        elif inspect.isgeneratorfunction(function):
+        return call
 
-            @functools.wraps(function)
-            def call(*args: Any, **kwargs: Any) -> Any:
-                # In a context of its own, or what loops over it would run within the block too.
-                context = copy_context()
-                block = context.run(self._again)
-                context.run(block.__enter__)
-                return _steps(context.run, function(*args, **kwargs))
 
-        else:
-
-            @functools.wraps(function)
-            def call(*args: Any, **kwargs: Any) -> Any:
-                with self._again():
-                    return function(*args, **kwargs)
-
-        return call  # type: ignore[return-value]
+_IN_PIECES = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 
 
 def without(layers: tuple[Layer, ...], key: object) -> tuple[Layer, ...]:
@@ -140,23 +122,6 @@ def without(layers: tuple[Layer, ...], key: object) -> tuple[Layer, ...]:
         if layers[i][0] is key:
             return layers[:i] + layers[i + 1 :]
     return layers
-
-
-def _steps(run: Callable[..., Any], generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Yield what `generator` yields, with `run` taking each step."""
-    step: tuple[Any, ...] = (generator.send, None)
-    while True:
-        try:
-            given = run(*step)
-        except StopIteration as end:
-            return end.value
-        try:
-            step = generator.send, (yield given)
-        except GeneratorExit:
-            run(generator.close)
-            raise
-        except BaseException as error:
-            step = generator.throw, error
 
 
 # ---------------------------------------------------------------- build options

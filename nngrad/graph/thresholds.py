@@ -63,10 +63,6 @@ row would have to move up to n of them."""
 
 # ---------------------------------------------------------------- gradients
 
-FEW_VALUES = 16
-"""The most values per Variable for which each becomes a Variable of its own in any case: these make no larger graph
-than the Laplacian of a Laplacian. Repeat with `benchmarks/order_four.py`."""
-
 MOST_SUMS = 256
 """How many sums one executable computes: its compile time grows with the square of their number."""
 
@@ -77,19 +73,6 @@ MOST_SUMS = 256
 LARGE = 50
 """Programs of this many functions have two tiers. The optimised executable of a gradient of 50 functions takes half a
 second to compile, with convolutions some seconds; the quick one about a fifth of that."""
-
-CALLS_OF_A_PART = 8
-"""A separately compiled part of the quick tier costs as much as this many functions more: 15 ms, at 2 ms each."""
-
-WORTH_PARTS = 1 / 2
-"""The fraction of compilation that may remain if the quick tier compiles equal parts once. A call then takes up to
-twice as long, 15 us per part. Repeat with examples/nnabla/maml.py, of 3 to 16 tasks."""
-
-FEWEST_CALLS = 8
-"""How many functions such a part has at least, except the last one."""
-
-MOST_BYTES_IN_PARTS = 256 << 20
-"""Values passed between parts are in memory. A program whose values take more in total is not divided."""
 
 # ---------------------------------------------------------------- reading
 

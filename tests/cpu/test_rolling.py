@@ -119,14 +119,14 @@ def test_memory_is_no_more() -> None:
 
 
 def test_it_can_be_switched_off() -> None:
-    with nn.unrolled():
+    with nn.passes(without=["roll"]):
         program = linearize(lstm(12, 1)[0]).program
     other = linearize(lstm(12, 1)[0]).program
     assert loops_in(prepared(other).block) and not loops_in(prepared(program).block)
     assert program != other
     outputs, others = lstm(12, 1)[0], lstm(12, 1)[0]
     nn.forward_all(outputs)
-    with nn.unrolled():
+    with nn.passes(without=["roll"]):
         nn.forward_all(others)
     for y, other in zip(outputs, others, strict=True):
         np.testing.assert_allclose(y.d, other.d, rtol=1e-10)
@@ -270,7 +270,7 @@ def test_effects_are_applied_once_for_each_step() -> None:
         g.forward()
         return g.d, mean.d, variance.d
 
-    with nn.unrolled():
+    with nn.passes(without=["roll"]):
         expected = statistics()
     for a, b in zip(statistics(), expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
@@ -291,6 +291,6 @@ def test_a_chain_that_is_too_long_for_the_compiler_is_one_executable() -> None:
     with jax.enable_x64(True):
         text = compiled_cheaply(lower(program)).lower(x.d).compile().as_text()
     assert text.count(" while(") == len(loops_in(with_recurrences_rolled(program.block))) == 2
-    with nn.unrolled():  # in pieces
+    with nn.passes(without=["roll"]):  # in pieces
         (again,) = nn.grad(F.sum(y), x)
         np.testing.assert_allclose(again.d, expected, rtol=1e-9, atol=1e-12)

@@ -272,46 +272,15 @@ def test_a_decorated_function_runs_within() -> None:
     assert sorted(nn.get_parameters()) == ["deep/affine/W", "deep/deep/affine/W", "deep/deep/deep/affine/W"]
 
 
-def test_a_decorated_coroutine_runs_within() -> None:
-    @nn.parameter_scope("net")
-    @nn.no_grad()
-    async def model(name: str) -> bool:
-        await asyncio.sleep(0)
-        y = PF.affine(nn.Variable((1, 2)), 2, with_bias=False, name=name)
-        await asyncio.sleep(0)
-        return y.need_grad
+def test_what_runs_in_pieces_is_not_decorated() -> None:
+    async def coroutine() -> None: ...
 
-    async def main() -> list[bool]:
-        return await asyncio.gather(model("a"), model("b"))
+    async def both() -> Any:
+        yield 0
 
-    assert asyncio.run(main()) == [False, False]
-    assert sorted(nn.get_parameters()) == ["net/a/affine/W", "net/b/affine/W"]
+    def generator() -> Any:
+        yield 0
 
-
-def test_a_decorated_generator_runs_within_and_what_loops_over_it_does_not() -> None:
-    @nn.parameter_scope("net")
-    @nn.no_grad()
-    def layers(count: int) -> Iterator[Any]:
-        total = 0
-        for i in range(count):
-            try:
-                given = yield PF.affine(nn.Variable((1, 2)), 2, with_bias=False, name=f"layer{i}").need_grad
-                total += given or 0
-            except ArithmeticError:
-                total += 100
-        return total
-
-    plain = state()
-    run = layers(3)
-    assert next(run) is False
-    assert state() == plain
-    with nn.parameter_scope("elsewhere"):
-        assert run.send(5) is False
-    assert run.throw(ArithmeticError) is False
-    with pytest.raises(StopIteration) as end:
-        next(run)
-    assert end.value.value == 105
-    assert sorted(nn.get_parameters()) == [f"net/layer{i}/affine/W" for i in range(3)]
-    closed = layers(2)
-    next(closed)
-    closed.close()
+    for function in (coroutine, both, generator):
+        with pytest.raises(TypeError, match="generator or coroutine, which cannot be decorated; use `with` in its"):
+            nn.no_grad()(function)
