@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import nngrad
 import nngrad.functions as F
-from nngrad.command.ops import functions_of_family
 from nngrad.extend import Composite, Op
 
 from .links import of_docstring
@@ -97,6 +96,12 @@ def _of_functions() -> Iterator[Page]:
         names = [_named("F", name, getattr(F, name)) for name in functions_of_family(family)]
         title = family.replace("_", " ").capitalize()
         yield Page(_file("functions", family), title, tuple(names), "import nngrad.functions as F")
+
+
+def functions_of_family(family: str) -> list[str]:
+    """The sorted names of the functions of a family. Those in files of their own count as control flow."""
+    rest = [file for file in F.PLAIN if file not in F.FAMILIES] if family == "control" else []
+    return sorted([name for file in (family, *rest) for name in F.functions_in(file) if name.islower()])
 
 
 def _of_other_modules() -> Iterator[Page]:

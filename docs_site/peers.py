@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import nngrad.functions as F
+from backward_registry import registry
 from docs_site import DOCS
-from nngrad.command.ops import functions_of_family, order_of_function
+from docs_site.names import functions_of_family
+from nngrad.extend import Op
 from nngrad.nnabla.names import names_of_nnabla, peers
 
 _ROOTS = {
@@ -145,7 +147,7 @@ def _functions() -> str:
     differentiable = []
     for family in F.FAMILIES:
         names = functions_of_family(family)
-        differentiable += [name for name in names if order_of_function(name) != "none"]
+        differentiable += [name for name in names if _order(name) != "none"]
         listed = textwrap.fill(", ".join(map(_function, names)), 132, break_long_words=False, break_on_hyphens=False)
         parts.append(f"### {family.replace('_', ' ').capitalize()}\n{listed}\n")
     parts.append("## Where other libraries stop\n| library | only once | not at all |\n| --- | --- | --- |")
@@ -156,11 +158,17 @@ def _functions() -> str:
     return "\n".join(parts) + "\n"
 
 
+def _order(name: str) -> str:
+    """'none' for a function without gradient, 'estimate' for one whose rule is not its derivative."""
+    function = getattr(F, name)
+    rule = registry.find(function) if isinstance(function, Op) else None
+    return "none" if rule and rule.kind == "non-differentiable" else "estimate" if rule and not rule.exact else ""
+
+
 def _function(name: str) -> str:
     """A function with how often it can be differentiated, where that is not any number of times, and other names."""
-    orders = order_of_function(name)
     others = {peers().get(name, {}).get(peer, "").partition(":")[0]: None for peer in PEERS}
-    marks = [f"*{orders}*"] if orders in ("estimate", "none") else []
+    marks = [f"*{order}*"] if (order := _order(name)) else []
     marks += [_code(n) for n in others if n not in ("", name)]
     return _code(f"F.{name}") + (f" ({', '.join(marks)})" if marks else "")
 

@@ -1,6 +1,6 @@
 """A classifier that several processes train together, each with its part of every batch, as programs for nnabla do it.
 
-    nngrad launch -n 2 examples/data_parallel.py
+    python -m nngrad.parallel.launch -n 2 examples/data_parallel.py
 
 Batches are normalised by the statistics of all parts, and the loss has a penalty on its own gradients, so that
 gradients go through the statistics twice. The parameters come out as those of one process with whole batches do, up to

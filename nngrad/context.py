@@ -18,7 +18,7 @@ from .extend import (
     set_switches,
     switched,
 )
-from .parallel.hosts.joining import launcher_of
+from .parallel.hosts.joining import launched_by
 
 PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "cudnn": "gpu", "gpu": "gpu", "tpu": "tpu"}
 """JAX's platform for each backend."""
@@ -239,7 +239,7 @@ def _joins_others() -> bool:
     if placement.several_processes():
         return False
     try:
-        launcher = launcher_of(os.environ)
+        launched = launched_by(os.environ)
     except ValueError:  # which is raised where processes join
         return True
-    return launcher is not None and launcher.count != 1
+    return launched is not None and launched.count != 1

@@ -1,39 +1,30 @@
 """`nngrad doctor`: check installed versions, imports and devices, and suggest fixes.
 
-It imports nothing that it examines. Imports and devices are tried in separate processes, under a time limit.
+It imports nothing that it examines. Imports and devices are tried in another process, under a time limit.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import platform
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from . import __version__
-from .arguments import seconds
 from .installation import Requirement, install_command, needs, release_of, requirements
 
 DESCRIPTION = (
-    "Show versions and devices, try to import what is installed and to take a training step of second order on each "
+    "Show versions and devices, try to import what nngrad requires and to take a training step of second order on each "
     "device, and say what is missing or broken and what to do. The exit code is 1 if something required is broken."
 )
-SECONDS = 120.0
-"""The time limit of a trial."""
 PYTHON = "3.11"
 """The oldest supported Python."""
-COMMAND_EXTRA = "demo"
-"""The extra that the `nngrad` command itself uses, so that its packages are tried as well."""
 DEVELOPERS = frozenset({"test", "lint", "bench", "docs", "release"})
-"""The extras for work on nngrad itself, which `--developers` shows."""
-LIBRARY, DEVICES = "nngrad", "devices"
-"""The attempts before those of single devices: import nngrad, and let JAX list the devices."""
+"""The extras for work on nngrad itself, which are not shown."""
 
 
 class Fault(NamedTuple):
@@ -65,51 +56,36 @@ KNOWN = (
 """Known faults, with workarounds."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `nngrad doctor`."""
-    parser.add_argument("--time-limit", type=seconds, default=SECONDS, metavar="SECONDS",
-                        help=f"how long imports, and then devices, may take to answer (default: {SECONDS:g})")
-    parser.add_argument("--developers", action="store_true", help="show what work on nngrad itself needs, too")
-
-
-def run(given: argparse.Namespace) -> int:
-    """Examine the installation, and return the exit code."""
-    needed = [r for r in requirements() if given.developers or r.extra not in DEVELOPERS]
+def examine(time_limit: float) -> int:
+    """Examine the installation, and return the exit code. Imports and devices have `time_limit` seconds."""
+    needed = [r for r in requirements() if r.extra not in DEVELOPERS]
     _show_versions(needed)
     for line in known_of(next((r.installed for r in needed if r.name == "jaxlib"), None)):
         print(line, flush=True)
-    healthy = _python_will_do() and _is_installed(needed)
+    healthy = release_of(platform.python_version()) >= release_of(PYTHON)
+    if not healthy:
+        print(f"Broken: this Python is too old; install nngrad with Python {PYTHON} or newer.")
+    if not needed:
+        healthy = False
+        _advise("Broken: nngrad is not installed, only found on the path, so what it needs is not known. In its folder "
+                "run", shlex.join([sys.executable, "-m", "pip", "install", "-e", "."]))
     lacking = [r for r in needed if not r.extra and not r.satisfied]
     if lacking:
         names = ", ".join(r.wanted for r in lacking)
         _advise(f"Broken: nngrad cannot do without {names}. Run", install_command(lacking))
-    tried = [r for r in needed if r.extra in ("", COMMAND_EXTRA) and r.installed]
-    troubles = _import_troubles([r.module for r in tried], given.time_limit)
-    failing = [r for r in tried if r.module in troubles]
-    # A package that needs a broken one fails too, but is not to blame.
-    blamed = [r for r in failing if not any(needs(r.name, other.name) for other in failing)]
-    for r in blamed or failing:
-        kind = f"For the extra [{r.extra}]" if r.extra else "Broken"
-        _advise(f"{kind}: {r.name} {r.installed} is installed, but cannot be imported: {troubles[r.module]}\n"
-                "To install it again, run", install_command([r], again=True))
-    if lacking or any(not r.extra for r in failing):
-        healthy = False
-        print("When that is mended, run `nngrad doctor` again: devices were not tried.")
+        print("When that is mended, run `nngrad doctor` again: imports and devices were not tried.")
     else:
-        healthy = _devices_work(given.time_limit) and healthy
+        healthy = _works([r for r in needed if not r.extra], time_limit) and healthy
     for extra in dict.fromkeys(r.extra for r in needed if r.extra):
         absent = [r for r in needed if r.extra == extra and not r.satisfied]
         if absent:
             _advise(f"For the extra [{extra}] run", install_command(absent))
-    print("All that is required is there." if healthy else "Something that is required is broken.")
-    return 0 if healthy else 1
+    print("All that is required is there." if healthy and not lacking else "Something that is required is broken.")
+    return 0 if healthy and not lacking else 1
 
 
 def _advise(why: str, command: str) -> None:
     print(f"{why}\n    {command}", flush=True)
-
-
-# ---------------------------------------------------------------- versions
 
 
 def _show_versions(needed: Iterable[Requirement]) -> None:
@@ -132,91 +108,28 @@ def known_of(jaxlib: str | None) -> list[str]:
     return [f"Known of jaxlib {jaxlib} on CPUs: {k.what}.\n    {k.advice}" for k in has]
 
 
-def _python_will_do() -> bool:
-    good = release_of(platform.python_version()) >= release_of(PYTHON)
-    if not good:
-        print(f"Broken: this Python is too old; install nngrad with Python {PYTHON} or newer.")
-    return good
-
-
-def _is_installed(needed: list[Requirement]) -> bool:
-    if needed:
-        return True
-    _advise("Broken: nngrad is not installed, only found on the path, so what it needs is not known. In its folder run",
-            shlex.join([sys.executable, "-m", "pip", "install", "-e", "."]))
-    return False
-
-
-# ---------------------------------------------------------------- trials
-
-
-class DeviceTrial(NamedTuple):
-    """The report of a trial process."""
-
-    troubles: dict[str, str]
-    """The error of each attempt; empty if it succeeded."""
-    notes: list[str]
-
-
-def _tried(kind: str, names: Sequence[str], seconds: float) -> DeviceTrial:
-    """Run `trial`, which begins with the first of `names`; a crash or a hang becomes the error of its attempt."""
+def _works(required: list[Requirement], time_limit: float) -> bool:
+    """Import what is required and try the devices, in another process, which prints what it tries and how that ends.
+    True where all of it works."""
+    # Packages come after those that they need, so that a broken one is the first that fails.
+    modules = [r.module for r in sorted(required, key=lambda r: sum(needs(r.name, other.name) for other in required))]
     # The import path is passed on, so that the other process finds the same modules.
     code = f"import sys; sys.path[:] = {sys.path!r}; from nngrad_command import trial; trial.main()"
     try:
-        done = subprocess.run([sys.executable, "-c", code, kind, *names], stdin=subprocess.DEVNULL,
-                              capture_output=True, timeout=seconds, check=False)
-        reported, end = done.stdout, _ending(done.returncode, done.stderr)
-    except subprocess.TimeoutExpired as expired:
-        reported, end = expired.stdout or b"", f"no answer within {seconds:g} s"
-    attempt = names[0]
-    trial = DeviceTrial({attempt: end}, [])
-    for line in reported.splitlines():
-        kind, text = json.loads(line)
-        if kind == "note":
-            trial.notes.append(text)
-        elif kind == "begin":
-            attempt = text
-            trial.troubles[attempt] = end
-        else:
-            trial.troubles[attempt] = text
-    return trial
-
-
-def _ending(code: int, errors: bytes) -> str:
-    """A description of how a process ended during an attempt, and its last output."""
-    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"exit code {code}"
-    words = errors.decode(errors="replace").strip().splitlines()
-    return f"the process crashed ({name})" + (f": {words[-1]}" if words else "")
-
-
-def _import_troubles(modules: list[str], seconds: float) -> dict[str, str]:
-    """The errors of modules that cannot be imported, by module; each trial ends at the first failure."""
-    troubles: dict[str, str] = {}
-    untried = list(modules)
-    while untried:
-        tried = _tried("imports", untried, seconds).troubles
-        troubles.update((name, trouble) for name, trouble in tried.items() if trouble)
-        untried = [name for name in untried if name not in tried]
-    return troubles
-
-
-def _devices_work(seconds: float) -> bool:
-    """Show the devices, with a trial of a training step on each, and return whether all succeeded."""
-    trial = _tried(DEVICES, [LIBRARY], seconds)
-    for name, trouble in trial.troubles.items():
-        if trouble or name not in (LIBRARY, DEVICES):
-            print(f"{name}: {f'fails: {trouble}' if trouble else 'works'}")
-    for note in trial.notes:
-        print(note)
-    failed = {name for name, trouble in trial.troubles.items() if trouble}
-    if failed - {LIBRARY}:
-        print(_advice_on_devices())
-    return not failed
-
-
-def _advice_on_devices() -> str:
-    for variable in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
-        if os.environ.get(variable):
-            return (f"{variable} is {os.environ[variable]!r}, so JAX looks for nothing else. Unset it, and JAX takes "
-                    "what there is.")
-    return "To do without that device for now, set the environment variable JAX_PLATFORMS to 'cpu'."
+        done = subprocess.run([sys.executable, "-c", code, *modules], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              timeout=time_limit, check=False)
+    except subprocess.TimeoutExpired:
+        print(f"fails: no answer within {time_limit:g} s")
+    else:
+        if done.returncode == 0:
+            return True
+        if done.returncode != 1:  # 1 after an error that it has printed
+            name = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit code {done.returncode}"
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            print(f"fails: the process crashed ({name})" + (f": {lines[-1]}" if lines else ""))
+    _advise("Broken: the last of these. If it is a package, install it again:",
+            shlex.join([sys.executable, "-m", "pip", "install", "--force-reinstall", "PACKAGE"]))
+    limited = next((f"; {name} is {os.environ[name]!r}, so JAX looks for nothing else"
+                    for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME") if os.environ.get(name)), "")
+    print(f"To do without a device, set the environment variable JAX_PLATFORMS to 'cpu'{limited}.")
+    return False

@@ -101,7 +101,6 @@ def missing(extra: str) -> list[Requirement]:
     return [r for r in requirements() if r.extra == extra and not r.satisfied]
 
 
-def install_command(wanted: list[Requirement], again: bool = False) -> str:
-    """The command that installs requirements for the running Python; `again` reinstalls installed ones."""
-    options = ["--force-reinstall"] if again else []
-    return shlex.join([sys.executable, "-m", "pip", "install", *options, *[r.wanted for r in wanted]])
+def install_command(wanted: list[Requirement]) -> str:
+    """The command that installs requirements for the running Python."""
+    return shlex.join([sys.executable, "-m", "pip", "install", *[r.wanted for r in wanted]])

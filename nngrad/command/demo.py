@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import io
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -17,54 +15,27 @@ import jax
 from rich.console import Console
 
 import nngrad as nn
-from nngrad_command.arguments import natural, positive
-from nngrad_command.installation import missing
-from nngrad_command.outcome import has_devices, reported
+from nngrad_command.installation import install_command, missing
+from nngrad_command.outcome import complain
 
 from ..files.replacing import write_whole
-from .console import complain_of_import, console_of_output, lacks
-
-DESCRIPTION = (
-    "Train a WGAN-GP on scikit-learn's 8x8 digits and write pictures of the digits that it draws and of the training "
-    "curves. Takes about a minute on two CPU cores; needs matplotlib and scikit-learn."
-)
-ROOM = 1 << 18
-"""An upper bound on the bytes of both pictures."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `nngrad demo`."""
-    parser.add_argument("--steps", type=positive, default=10000, metavar="N",
-                        help="steps of the generator (default: %(default)s)")
-    parser.add_argument("--output", type=Path, default=Path("nngrad-demo"), metavar="DIR",
-                        help="folder for the pictures (default: %(default)s)")
-    parser.add_argument("--seed", type=natural, default=0, metavar="S",
-                        help="seed of all that is random (default: %(default)s)")
-    parser.add_argument("--device", choices=("cpu", "cuda"), help="where to run (default: a GPU where JAX sees one)")
-
-
-@reported("demo", ValueError)
-def run(given: argparse.Namespace) -> int:
+def run(steps: int, folder: Path, seed: int, device: str | None) -> int:
     """`nngrad demo`; returns the exit code."""
-    if lacks("demo", missing("demo")):
+    lacking = missing("demo")
+    if lacking:
+        names = " and ".join([r.wanted for r in lacking])
+        complain(f"nngrad demo needs {names}. This installs what is missing:\n\n    {install_command(lacking)}\n")
         return 1
-    try:
-        example = example_of(example_file())
-    except Exception as error:
-        complain_of_import("demo", error)
+    if steps < 1:
+        complain(f"nngrad demo: --steps must be at least 1, got {steps}")
         return 1
-    if not has_devices("demo", jax.devices):
-        return 1
+    folder.mkdir(parents=True, exist_ok=True)  # an error comes before the training
     with suppress(OSError):  # without a cache it takes longer
         nn.cache_compilations()
-    _check_writable(given.output)
-    written: list[Path] = []
-    try:
-        with nullcontext() if given.device is None else nn.context_scope(nn.get_extension_context(given.device)):
-            _train_and_draw(example, given, console_of_output(), written)
-    except KeyboardInterrupt:
-        saved = " and ".join(map(str, written)) or "nothing, since pictures are drawn after the training"
-        raise KeyboardInterrupt(f"saved: {saved}") from None
+    with nullcontext() if device is None else nn.context_scope(nn.get_extension_context(device)):
+        _train_and_draw(example_of(example_file()), steps, folder, seed)
     return 0
 
 
@@ -86,41 +57,29 @@ def example_file() -> Path:
     return Path(str(installed.locate()))
 
 
-def _check_writable(folder: Path) -> None:
-    """Make the folder, and check before the training that there is room for the pictures."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(ROOM))
-    except OSError as error:
-        why = f"the folder cannot be written to: {error.strerror}; choose another one"
-        raise OSError(error.errno, why, str(folder)) from error
-
-
-def _train_and_draw(example: Any, given: argparse.Namespace, console: Console, written: list[Path]) -> None:
-    """Train and draw; each picture is added to `written` once it exists."""
+def _train_and_draw(example: Any, steps: int, folder: Path, seed: int) -> None:
+    console = Console()
     began = time.perf_counter()
     console.print(
-        f"A generator learns to draw 8x8 digits: {given.steps} steps on "
+        f"A generator learns to draw 8x8 digits: {steps} steps on "
         f"{nn.get_current_context().jax_device.device_kind}, jax {jax.__version__}.\nIts critic's loss holds the "
         "gradient of the critic (WGAN-GP), so each step differentiates a gradient.", highlight=False,
     )
-    gan = example.Gan(given.steps, given.seed)
-    course = gan.train(nn.training_log(steps=given.steps, progress=console if console.is_terminal else False))
+    gan = example.Gan(steps, seed)
+    course = gan.train(nn.training_log(steps=steps, progress=console if console.is_terminal else False))
     for name, draw, of in (("digits", example.digits_of, gan), ("curves", example.curves_of, course)):
         picture = io.BytesIO()
         draw(of).savefig(picture, format="png")
-        write_whole(given.output / f"{name}.png", picture.getvalue())
-        written.append(given.output / f"{name}.png")
+        write_whole(folder / f"{name}.png", picture.getvalue())
     late = course[-max(len(course) // 10, 1) :]
     console.print(
-        f"{given.steps} steps in {time.perf_counter() - began:.1f} s, compilation included."
+        f"{steps} steps in {time.perf_counter() - began:.1f} s, compilation included."
         f" At the end: Wasserstein estimate {_mean(late, 'distance'):.2f},"
         f" mean gradient norm {_mean(late, 'gradient_norm'):.2f} (the penalty pulls it to 1).",
         highlight=False,
     )
-    for path in written:
-        console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
+    for name in ("digits", "curves"):
+        console.print(f"  {folder / name}.png", markup=False, highlight=False, soft_wrap=True)
 
 
 def _mean(lines: Sequence[Mapping[str, float]], name: str) -> float:

@@ -57,7 +57,7 @@ def plain_names() -> tuple[str, ...]:
     return tuple(sorted(name for names in PLAIN.values() for name in names if name.islower()))
 
 
-def _of(file: str) -> dict[str, Any]:
+def functions_in(file: str) -> dict[str, Any]:
     """The names that a file defines for F."""
     module = importlib.import_module(f"{__name__}.{file}")
     own = {n: f for n, f in vars(module).items() if isinstance(f, Op | Composite) and f.module == module.__name__}
@@ -66,7 +66,7 @@ def _of(file: str) -> dict[str, Any]:
 
 
 for _file in (*FAMILIES, *PLAIN):
-    globals().update(_of(_file))
+    globals().update(functions_in(_file))
 
 
 for _name in ("array", "linear"):
@@ -79,5 +79,5 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     message, known = f"nngrad.functions has no function {name!r}", [*names(), *plain_names()]
-    fallback = "; `nngrad ops` lists all functions"
+    fallback = "; dir(nngrad.functions) lists all functions"
     raise no_attribute(message, name, known, fallback, module="nngrad.functions")

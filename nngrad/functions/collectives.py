@@ -39,7 +39,8 @@ def _exchanged(name: str, given: Ints, exchange: Callable[[], jax.Array], alone:
         size = 1
     if size != len(processes):
         raise ValueError(
-            f"{name} needs the processes {processes}, but runs in {size} here. Start them with nngrad launch, and use "
+            f"{name} needs the processes {processes}, but runs in {size} here. Start them with "
+            "python -m nngrad.parallel.launch, and use "
             "forward(), backward() or nn.compile. With nn.to_jax and nn.train_step, use nn.mesh instead"
         )
     return exchange()

@@ -15,10 +15,11 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad_command
+from docs_site.names import functions_of_family
 from nngrad import __version__
-from nngrad.command import cli, ops
 from nngrad.command.demo import example_file, example_of
 from nngrad.extend import Composite, Op
+from nngrad_command import entry
 from nngrad_command.doctor import known_of
 from nngrad_command.installation import Requirement, parsed, release_of
 
@@ -26,16 +27,16 @@ from nngrad_command.installation import Requirement, parsed, release_of
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     for option, expected in (("--version", "nngrad "), ("--help", "commands:")):
         with pytest.raises(SystemExit) as stopped:
-            cli.main([option])
+            entry.main([option])
         assert stopped.value.code == 0
         assert expected in capsys.readouterr().out
 
 
 def test_help_names_each_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        cli.main(["--help"])
+        entry.main(["--help"])
     text = capsys.readouterr().out
-    commands = "demo", "ops", "launch", "doctor"
+    commands = "demo", "doctor"
     assert all(f"\n    {command} " in text for command in commands)
 
 
@@ -45,14 +46,14 @@ def test_modules_are_commands() -> None:
     code = """
 import runpy, sys
 sys.argv = ["", "--version"]
-for module in ("nngrad", "nngrad.command.cli", "nngrad_command"):
+for module in ("nngrad", "nngrad_command"):
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         print(end.code)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == f"nngrad {__version__}\n0\n" * 3
+    assert done.stdout == f"nngrad {__version__}\n0\n" * 2
 
 
 def test_the_version_is_that_of_the_package() -> None:
@@ -74,42 +75,9 @@ def test_extras_are_on_one_page() -> None:
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == extras
 
 
-# ---------------------------------------------------------------- ops
-
-
-def test_ops_lists_every_function(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["ops"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    listed = [line.split()[0] for line in lines[1:-1] if line.strip()]
-    assert sorted(listed) == sorted([*F.names(), *F.plain_names()])
-    assert lines[-1] == f"{len(listed)} functions"
-
-
-def test_ops_of_a_family() -> None:
-    shown = {entry.name: entry for entry in ops.functions_in("convolution")}
-    file = "nngrad/functions/convolution.py"
-    rule = "backward_registry/convolution.py"
-    assert shown["convolve"] == ("convolve", "Convolution", "bilinear", "any", rule)
-    assert shown["convolution"] == ("convolution", "", "composite", "by its parts", file)
-    shown = {entry.name: entry for family in F.FAMILIES for entry in ops.functions_in(family)}
-    assert {entry.kind for entry in shown.values()} <= {
-        "rule", "bilinear", "adjoint pair", "non-differentiable", "composite", "plain", "no rule"
-    }  # fmt: skip
-    assert [shown[name].orders for name in ("tanh", "round", "equal", "polygamma")] == [
-        "any", "estimate", "none", "by its parts"
-    ]  # fmt: skip
-
-
-def test_files_that_ops_names_are_there() -> None:
-    root = Path(nngrad_command.__file__).parents[1]
-    for family in F.FAMILIES:
-        for entry in ops.functions_in(family):
-            assert not entry.file or (root / entry.file).is_file(), entry
-
-
 def test_families_cover_every_function() -> None:
     functions = [f for f in vars(F).values() if isinstance(f, Op | Composite)]
-    shown = {e.name for family in F.FAMILIES for e in ops.functions_in(family)}
+    shown = {name for family in F.FAMILIES for name in functions_of_family(family)}
     assert {f.name for f in functions} | set(F.plain_names()) == shown
 
 
@@ -153,7 +121,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
     folder = tmp_path / "made" / "here"
-    assert cli.main(["demo", "--steps", "20", "--output", str(folder), "--device", "cpu"]) == 0
+    assert entry.main(["demo", "--steps", "20", "--output", str(folder), "--device", "cpu"]) == 0
     text = capsys.readouterr().out
     for name in ("digits.png", "curves.png"):
         assert str(folder / name) in text
@@ -195,7 +163,7 @@ def test_the_example_of_the_demo_goes_on_where_it_was(tmp_path: Path, monkeypatc
 def test_demo_without_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     lacking = Requirement("scikit-learn", ">=1.4", "demo", None)
     monkeypatch.setattr("nngrad.command.demo.missing", lambda extra: [lacking])
-    assert cli.main(["demo"]) == 1
+    assert entry.main(["demo"]) == 1
     said = capsys.readouterr().err
     assert "scikit-learn>=1.4" in said
     assert "-m pip install" in said

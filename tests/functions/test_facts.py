@@ -131,7 +131,6 @@ GIVEN_ON = {"apply", "create", "created_like", "emit", "freed", "node"}
 """Functions that are given an op to apply it."""
 
 NAMES_FAMILIES = {
-    "command/ops.py": "lists functions by family",
     "autodiff/custom_function.py": "says where a rule is",
     "functions/docstrings.py": "completes those of nngrad's own ops",
     "functions/__init__.py": "takes what a family defines itself",

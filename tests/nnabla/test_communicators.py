@@ -25,8 +25,7 @@ import nngrad.functions as F
 import nngrad.nnabla.communicators as C
 import nngrad.parametric_functions as PF
 from nngrad.graph.placement import AXIS
-from nngrad_command.launched import COORDINATOR, INDEX
-from nngrad_command.launched import COUNT as PROCESSES
+from nngrad.parallel.hosts import joining
 from tests.nnabla.communicating import ROWS
 from tests.oracle import by_jax
 from tests.refusals import refused
@@ -138,7 +137,7 @@ def test_contexts_of_one_process_sum_their_gradients() -> None:
 def test_contexts_wait_until_processes_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="no device '7' of backend 'cpu'"):
         nn.get_extension_context("cpu", device_id=7)
-    for name, value in ((COORDINATOR, "127.0.0.1:1"), (PROCESSES, "2"), (INDEX, "0")):
+    for name, value in ((joining.COORDINATOR, "127.0.0.1:1"), (joining.COUNT, "2"), (joining.INDEX, "0")):
         monkeypatch.setenv(name, value)
     context = nn.get_extension_context("cpu", device_id=7)  # JAX is not asked: it could not be joined to others then
     with pytest.raises(ValueError, match="no device '7' of backend 'cpu'"):
@@ -209,7 +208,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("communicators")
     parts = ("collectives", "graphs", "refusals", "example")
     script = str(ROOT / "tests" / "nnabla" / "communicating.py")
-    run("nngrad", "launch", "-n", str(REAL), script, str(folder), *parts)
+    run("nngrad.parallel.launch", "-n", str(REAL), script, str(folder), *parts)
     return findings(folder, REAL)
 
 

@@ -1,4 +1,4 @@
-"""Several processes: `nngrad launch`, joining, what they compute together, and how they end together."""
+"""Several processes: launching, joining, what they compute together, and how they end together."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ import numpy as np
 import pytest
 
 import nngrad as nn
+from nngrad.parallel import launch as launching
 from nngrad.parallel.hosts import joining
-from nngrad.parallel.hosts.joining import launcher_of
-from nngrad.parallel.hosts.sharing import part_for
-from nngrad_command import entry
+from nngrad.parallel.hosts.joining import launched_by
 from tests.several_hosts import programs, resuming
 from tests.several_hosts.equality import differences
 from tests.several_hosts.running import LIMIT, ended, launch_command, launched, started
@@ -43,7 +42,7 @@ SECONDS = 20.0
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Any:
-    """Runs `nngrad launch` with a script that begins as `SCRIPT`."""
+    """Runs the launcher with a script that begins as `SCRIPT`."""
 
     def run(count: int, body: str, *options: object, arguments: tuple[str, ...] = ()) -> Any:
         (tmp_path / "script.py").write_text(SCRIPT + body)
@@ -56,7 +55,7 @@ def children_of(text: str) -> list[int]:
     return [int(pid) for pid in re.findall(r"(?:begins|child) (\d+)", text)]
 
 
-# ---------------------------------------------------------------- nngrad launch, without JAX
+# ---------------------------------------------------------------- launching
 
 
 def test_lines_have_the_number_of_their_process(launch: Any) -> None:
@@ -83,7 +82,7 @@ def test_lines_have_the_number_of_their_process(launch: Any) -> None:
 def test_a_process_that_fails_ends_all(launch: Any, end: str, code: int, said: str) -> None:
     done = launch(3, f"if index == 1:\n    print('alas'); time.sleep(0.3); {end}\nothers_wait()", "--grace", "0.5")
     assert done.returncode == code
-    assert re.search(rf"^nngrad launch: process 1 \(pid \d+\) {said}", done.stderr, re.MULTILINE), done.stderr
+    assert re.search(rf"^nngrad.parallel.launch: process 1 \(pid \d+\) {said}", done.stderr, re.MULTILINE), done.stderr
     assert "[1] alas" in done.stdout.splitlines()
     assert "the others were ended; not ended after 0.5 s, and killed: 0, 2" in done.stderr
     assert len(children_of(done.stdout)) == 5
@@ -144,15 +143,12 @@ def test_an_output_that_nobody_reads_ends_all(tmp_path: Path) -> None:
     [
         (["x.py"], "-n/--processes"),
         (["-n", "2", "not/there.py"], "there is no file 'not/there.py'"),
-        (["-n", "2", "a.module"], "give -m before it"), (["-n", "2", "--grace", "0", "x.py"], "above 0"),
+        (["-n", "2", "a.module"], "put -m before it"), (["-n", "0", "x.py"], "must be at least 1"),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_explained(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    try:
-        code = entry.main(["launch", *arguments])
-    except SystemExit as stopped:
-        code = int(str(stopped.code))
-    assert code == 2
+    with pytest.raises(SystemExit, match="2"):
+        launching.main(arguments)
     assert said in capsys.readouterr().err
 
 
@@ -165,8 +161,7 @@ def test_a_single_process_joins_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     joined = nn.hosts.initialize()
     assert joined == nn.hosts.initialize()
-    assert (joined.index, joined.count, joined.launcher) == (0, 1, None)
-    assert str(joined) == "a single process: no launcher was found"
+    assert (joined.index, joined.count, str(joined)) == (0, 1, "a single process")
     assert nn.hosts.process_index() == 0
     assert nn.hosts.process_count() == 1
     assert nn.hosts.is_first()
@@ -188,13 +183,12 @@ def test_joining_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_launchers_are_known_by_their_variables() -> None:
     ours = {"JAX_COORDINATOR_ADDRESS": "a:1", "NNGRAD_PROCESS_COUNT": "4", "NNGRAD_PROCESS_INDEX": "3"}
-    found = launcher_of(ours)
-    assert found is not None
-    assert (found.name, found.count, found.arguments["process_id"]) == ("environment variables", 4, 3)
-    assert launcher_of({**ours, "NNGRAD_LAUNCHED": "1"}).name == "nngrad launch"  # type: ignore[union-attr]
-    assert launcher_of({}) is None
-    assert launcher_of({"SLURM_JOB_ID": "1"}) is None  # within an allocation, by hand
-    assert launcher_of({"PMI_SIZE": "1"}) is None
+    launched_here = launched_by(ours)
+    assert launched_here is not None
+    assert (launched_here.count, launched_here.arguments["process_id"]) == (4, 3)
+    assert launched_by({}) is None
+    assert launched_by({"SLURM_JOB_ID": "1", "SLURM_NTASKS": "2"}) is None  # within an allocation, by hand
+    assert launched_by({"PMI_SIZE": "1"}) is None
     for wrong, said in (
         ({"NNGRAD_PROCESS_COUNT": "2"}, "JAX_COORDINATOR_ADDRESS and NNGRAD_PROCESS_INDEX: missing from"),
         ({**ours, "NNGRAD_PROCESS_INDEX": "4"}, "must be from 0 to 3"),
@@ -202,26 +196,24 @@ def test_launchers_are_known_by_their_variables() -> None:
         ({"PMI_SIZE": "8"}, r"MPI started 8 processes \(PMI_SIZE\).*Install mpi4py"),
     ):
         with pytest.raises(ValueError, match=said):
-            launcher_of(wrong)
+            launched_by(wrong)
 
 
-def test_parts_are_equal_and_cover_all() -> None:
+def test_parts_are_equal_and_cover_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def part(data: Any, index: int, remainder: str = "refuse") -> Any:
+        monkeypatch.setattr(jax, "process_index", lambda: index)
+        monkeypatch.setattr(jax, "process_count", lambda: 3)
+        return nn.hosts.part_of(data, remainder=remainder)
+
     data = np.arange(12).reshape(6, 2)
-    for blocks in (False, True):
-        parts = [part_for(data, i, 3, blocks=blocks, remainder="refuse") for i in range(3)]
-        assert sorted(np.concatenate(parts).ravel()) == [*range(12)]
-    assert part_for(data, 1, 3, blocks=True, remainder="refuse").tolist() == data[2:4].tolist()
-    assert part_for(data, 1, 3, blocks=False, remainder="refuse").tolist() == data[1::3].tolist()
+    np.testing.assert_array_equal(np.concatenate([part(data, i) for i in range(3)]), data)
     with pytest.raises(ValueError, match=r"data: cannot divide 7 examples evenly among 3 processes, 1 are left over"):
-        part_for(range(7), 0, 3, blocks=False, remainder="refuse")
-    assert [[*part_for(range(7), i, 3, blocks=False, remainder="drop")] for i in range(3)] == [[0, 3], [1, 4], [2, 5]]
-    repeated = [part_for([*range(7)], i, 3, blocks=True, remainder="repeat") for i in range(3)]
-    assert repeated == [[0, 1, 2], [3, 4, 5], [6, 0, 1]]
-    assert part_for(np.arange(2), 2, 4, blocks=False, remainder="repeat").tolist() == [0]
+        part(range(7), 0)
+    assert [[*part(range(7), i, "drop")] for i in range(3)] == [[0, 1], [2, 3], [4, 5]]
     with pytest.raises(ValueError, match="expected at least 3 examples, one for each process, got 2"):
-        part_for([1, 2], 0, 3, blocks=False, remainder="drop")
+        part([1, 2], 0, "drop")
     with pytest.raises(TypeError, match="data: must have a length"):
-        part_for(iter([1]), 0, 1, blocks=False, remainder="drop")
+        part(iter([1]), 0)
 
 
 # ---------------------------------------------------------------- together
@@ -232,7 +224,7 @@ def test_two_processes_compute_what_one_does(tmp_path: Path) -> None:
     file = tmp_path / "results.npz"
     done = launched("-n", 2, "-m", "tests.several_hosts.programs", 3, file)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "process 1 of 2, started by nngrad launch" in done.stdout
+    assert "process 1 of 2" in done.stdout
     expected = programs.run(3)
     with np.load(file) as found:
         largest = differences(dict(found), expected)
@@ -270,7 +262,7 @@ def test_an_error_under_slurm_ends_all() -> None:
     (code, out, err), (other_code, other_out, other_err) = by_hand(
         "error", 1, *[{**of_job, "SLURM_PROCID": i, "SLURM_LOCALID": i} for i in "01"])
     assert seconds_since_it_failed(other_out) < 2 * HEARTBEAT_TIMEOUT + SECONDS
-    assert "process 1 of 2, started by SLURM" in other_out
+    assert "process 1 of 2" in other_out
     assert other_code == 1 and "ValueError: a bad batch" in other_err
     assert code != 0, err
     assert "the end" not in out
@@ -283,7 +275,7 @@ def test_the_death_of_the_coordinator_under_mpi_ends_all() -> None:
     (code, out, _), (other_code, other_out, other_err) = by_hand(
         "kill midway", 0, *[{**of_job, "OMPI_COMM_WORLD_RANK": i, "OMPI_COMM_WORLD_LOCAL_RANK": i} for i in "01"])
     assert seconds_since_it_failed(out) < 2 * HEARTBEAT_TIMEOUT + SECONDS
-    assert "process 1 of 2, started by Open MPI" in other_out
+    assert "process 1 of 2" in other_out
     assert code == -signal.SIGKILL
     assert other_code in (-signal.SIGABRT, 1), other_err
 
@@ -294,7 +286,7 @@ def test_a_killed_process_ends_all_and_the_run_goes_on(tmp_path: Path) -> None:
     done = launched(*run, 100_000, "--kill", 0.5, 1)
     assert seconds_since_it_failed(done.stdout) < SECONDS
     assert done.returncode == 137
-    assert re.search(r"nngrad launch: process 1 \(pid \d+\) was killed by signal 9 \(SIGKILL\)", done.stderr)
+    assert re.search(r"nngrad.parallel.launch: process 1 \(pid \d+\) was killed by signal 9 \(SIGKILL\)", done.stderr)
     last = max(map(int, re.findall(r"step (\d+)", done.stdout)))
     again = launched(*run, last + 2, "--compare")
     assert again.returncode == 0, again.stdout + again.stderr
@@ -309,7 +301,7 @@ def test_a_killed_process_ends_all_and_the_run_goes_on(tmp_path: Path) -> None:
 def test_one_that_does_not_arrive_is_named() -> None:
     done = launched("-n", 2, "--grace", 1, "-m", "tests.several_hosts.trouble", "late", 1)
     assert done.returncode == 1
-    assert re.search(r"nngrad launch: process 0 \(pid \d+\) failed with exit code 1", done.stderr), done.stderr
+    assert re.search(r"nngrad.parallel.launch: process 0 \(pid \d+\) failed with exit code 1", done.stderr), done.stderr
     assert re.search(r"^\[0\] .*Barrier timed out", done.stderr, re.MULTILINE), done.stderr
     assert re.search(r"^\[0\] (.*:)?1$", done.stderr, re.MULTILINE), "the name of the task"
 

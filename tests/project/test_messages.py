@@ -26,7 +26,7 @@ SUM = F.sum(X * X)
 
 test_what_is_wrong_and_what_to_do = refused([
     (lambda: F.tahn, AttributeError, "no function 'tahn'; did you mean .*'tanh'"),
-    (lambda: F.quux, AttributeError, "no function 'quux'; `nngrad ops` lists"),
+    (lambda: F.quux, AttributeError, "no function 'quux'; dir\\(nngrad.functions\\) lists"),
     (lambda: PF.afine, AttributeError, "no function 'afine'; did you mean 'affine'"),
     (lambda: S.Adm, AttributeError, "nngrad.solvers has no 'Adm'; did you mean 'Adam'"),
     (lambda: F.silu, AttributeError, "no function 'silu'; torch.nn.functional.silu is F.swish here$"),

@@ -1,4 +1,4 @@
-"""Training that must not depend on how many processes take part: a script for `nngrad launch`.
+"""Training that must not depend on how many processes take part: a script for `nngrad.parallel.launch`.
 
     python -m tests.several_hosts.programs STEPS FILE
 

@@ -12,11 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LAUNCH = """
-import sys
-from nngrad_command.entry import main
-sys.exit(main(['launch', *sys.argv[1:]]))
-"""
 LIMIT = 120.0
 """Seconds, on a busy machine."""
 
@@ -44,12 +39,12 @@ def started(command: list[str], extra: Mapping[str, str] | None = None) -> Itera
 
 
 def launch_command(*arguments: object) -> list[str]:
-    """The command that runs `nngrad launch`."""
-    return [sys.executable, "-W", "ignore", "-c", LAUNCH, *map(str, arguments)]
+    """The command that starts several processes."""
+    return [sys.executable, "-W", "ignore", "-m", "nngrad.parallel.launch", *map(str, arguments)]
 
 
 def launched(*arguments: object, limit: float = LIMIT) -> subprocess.CompletedProcess[str]:
-    """`nngrad launch` with `arguments`, to its end, which must come within `limit` seconds."""
+    """The launcher with `arguments`, to its end, which must come within `limit` seconds."""
     command = launch_command(*arguments)
     with started(command) as process:
         out, err = process.communicate(timeout=limit)

@@ -1,8 +1,8 @@
 """Write exported functions to files, and read them.
 
-A file is an uncompressed zip archive, so reading it takes no more memory than its size. `metadata.json` names inputs,
-outputs and parameters, `program.bin` is the serialized `jax.export.Exported`, which knows their shapes and dtypes, and
-`parameters.safetensors` holds the arrays that are stored beside the program.
+A file is an uncompressed zip archive. `metadata.json` names inputs, outputs and parameters, `program.bin` is the
+serialized `jax.export.Exported`, which knows their shapes and dtypes, and `parameters.safetensors` holds the arrays
+that are stored beside the program.
 """
 
 from __future__ import annotations

@@ -36,11 +36,6 @@ from ..checked import NotAvailable, integer, list_of, of_type, whole_numbers
 from .static_arguments import argument_from_json, read_policy
 from .writing import bodies_within
 
-_MOST_NESTED = 32
-"""The limit on the nesting of bodies."""
-_MOST_STEPS = 1 << 22
-"""The limit on the steps of a body, with nested bodies counted once per occurrence."""
-
 
 class _Kind(NamedTuple):
     """An op with static arguments from the file, and a cache of its inferred results."""
@@ -59,15 +54,6 @@ class _Kind(NamedTuple):
                 raise ValueError(f"{self.op.name} cannot be applied to {given}")
             answer = self.answers[given] = arguments, specs
         return answer
-
-
-class _Extent(NamedTuple):
-    """The size of a body."""
-
-    depth: int
-    """The levels of bodies nested in it."""
-    steps: int
-    """The number of its steps, including those of nested bodies."""
 
 
 class GraphReader:
@@ -90,7 +76,6 @@ class GraphReader:
         ]
         self._ops = [_op(row) for row in list_of(tables, "ops")]
         self._definitions: list[_Kind | Block] = []
-        self._extents: dict[int, _Extent] = {}
         for row in list_of(tables, "definitions"):
             self._definitions.append(self._body(row) if "steps" in row else self._kind(row))
         self._values = self._leaves(arrays)
@@ -155,26 +140,17 @@ class GraphReader:
         inputs = (*leaves, *map(self._spec, list_of(row, "inputs")))
         specs: list[Spec] = []
         steps = []
-        depth = extent = 0
         for number, given in list_of(row, "steps"):
             kind = self._kind_at(number)
             ins = whole_numbers(given, -len(specs), len(inputs) - 1)
             arguments, made = kind.results(tuple([inputs[i] if i >= 0 else specs[~i] for i in ins]))
-            for inner in bodies_within(arguments):
-                depth = max(depth, self._extents[id(inner)].depth)
-                extent += self._extents[id(inner)].steps
-            extent += 1
-            if depth >= _MOST_NESTED or extent > _MOST_STEPS:
-                raise ValueError(f"bodies are nested more than {_MOST_NESTED} deep, or too long")
             steps.append((kind.op, arguments, ins))
             specs += made
         orders = whole_numbers(row["orders"], 0)
         if len(orders) != len(steps):
             raise ValueError(f"a body has {len(steps)} steps but {len(orders)} orders")
-        body = Block(inputs, tuple(steps), orders, whole_numbers(row["outputs"], -len(specs), len(inputs) - 1),
+        return Block(inputs, tuple(steps), orders, whole_numbers(row["outputs"], -len(specs), len(inputs) - 1),
                      frozenset(whole_numbers(row["stops"], -len(specs), -1)))
-        self._extents[id(body)] = _Extent(depth + 1, extent)
-        return body
 
     # ---------------------------------------------------------------- leaves
 

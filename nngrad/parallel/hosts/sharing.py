@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+from jax.experimental import multihost_utils
 
-from .store import KeyValueStore, global_state
+from ...extend import jax_internal
 
 _passed = 0
 """The number of barriers that this process has passed; it makes the name of each barrier in the store unique."""
@@ -40,15 +41,19 @@ def barrier(timeout: float = 600.0) -> None:
         RuntimeError: A process did not arrive in time, or has died; the message, which is JAX's, names it as a task.
     """
     global _passed
-    if global_state.num_processes == 1:
+    if jax.process_count() == 1:
         return
     if not timeout > 0:
         raise ValueError(f"timeout: must be a positive number of seconds, got {timeout!r}")
     _passed += 1
-    KeyValueStore().wait_for_all(f"barrier {_passed}", timeout)
+    name, service = f"nngrad/hosts/barrier {_passed}", jax_internal("global_state")
+    if service is None:
+        multihost_utils.sync_global_devices(name)
+    else:
+        service.client.wait_at_barrier(name, max(1, int(timeout * 1000)))
 
 
-def part_of(data: Any, *, blocks: bool = True, remainder: str = "refuse") -> Any:
+def part_of(data: Any, *, remainder: str = "refuse") -> Any:
     """The part of `data` that this process feeds: a contiguous block.
 
     Concatenated in process order, the parts of a batch are that batch, so anything that depends on the position of an
@@ -57,38 +62,26 @@ def part_of(data: Any, *, blocks: bool = True, remainder: str = "refuse") -> Any
 
     Args:
         data: An array, a list or another sequence that can be sliced; examples are along the first axis.
-        blocks: Whether parts are contiguous; else each process takes every n-th example, starting at its index.
         remainder: How to treat left-over examples if the number of processes does not divide the number of examples:
-            `"refuse"` them; `"drop"` them; or `"repeat"` examples from the beginning to fill all parts.
+            `"refuse"` or `"drop"` them.
 
     Returns:
-        A slice of `data`; with `"repeat"` the result of indexing with a NumPy array, or a list.
+        A slice of `data`.
 
     Raises:
         TypeError: `data` has no length.
         ValueError: There is a remainder, and `remainder` is "refuse"; or nothing is left for this process.
     """
-    return part_for(data, jax.process_index(), jax.process_count(), blocks=blocks, remainder=remainder)
-
-
-def part_for(data: Any, index: int, count: int, *, blocks: bool, remainder: str) -> Any:
-    """`part_of`, for the process `index` of `count`."""
-    if remainder not in ("refuse", "drop", "repeat"):
-        raise ValueError(f"remainder: must be 'refuse', 'drop' or 'repeat', got {remainder!r}")
+    if remainder not in ("refuse", "drop"):
+        raise ValueError(f"remainder: must be 'refuse' or 'drop', got {remainder!r}")
     if not hasattr(data, "__len__"):
         raise TypeError(f"data: must have a length and be sliceable, got {type(data).__name__}; for an iterator use "
                         "itertools.islice(data, nn.hosts.process_index(), None, nn.hosts.process_count())")
-    size = len(data)
-    left = size % count
+    index, count = jax.process_index(), jax.process_count()
+    length, left = divmod(len(data), count)
     if left and remainder == "refuse":
-        raise ValueError(f"data: cannot divide {size} examples evenly among {count} processes, {left} are left over; "
-                         "pass remainder='drop' or remainder='repeat'")
-    if left and remainder == "repeat":
-        more = [i % size for i in range(size, size + count - left)]
-        every = [*range(size), *more]
-        own = part_for(every, index, count, blocks=blocks, remainder="refuse")
-        return [data[i] for i in own] if isinstance(data, list | tuple) else data[own]
-    each = size // count
-    if not each:
-        raise ValueError(f"data: expected at least {count} examples, one for each process, got {size}")
-    return data[index * each : (index + 1) * each] if blocks else data[index : each * count : count]
+        raise ValueError(f"data: cannot divide {len(data)} examples evenly among {count} processes, {left} are left "
+                         "over; pass remainder='drop'")
+    if not length:
+        raise ValueError(f"data: expected at least {count} examples, one for each process, got {len(data)}")
+    return data[index * length : (index + 1) * length]
