@@ -52,8 +52,8 @@ def save_graph(
     `graph.json` and `arrays.safetensors`; it is replaced atomically.
 
     The file keeps dtypes, names, `need_grad`, `persistent`, which leaves share data, which leaves functions such as
-    batch normalisation update, where random functions draw, marks of `nn.recompute()`, tags, and chosen devices. It
-    does not keep gradients in `.g`, computed or assigned values of intermediate Variables, or hooks.
+    batch normalisation update, where random functions draw, shardings, and tags. It does not keep gradients in `.g`,
+    computed or assigned values of intermediate Variables, hooks, marks of `nn.recompute()`, or devices.
 
     Args:
         path: The file.
@@ -109,7 +109,7 @@ def load_graph(path: str | Path) -> KeptGraph:
 
     Raises:
         ValueError: The file is not a saved graph, is damaged, was made by a newer version of nngrad, or needs a
-            function or a device that is unknown here. The message says which.
+            function that is unknown here. The message says which.
         OSError: The file cannot be read.
     """
     members = members_of(read_whole(path), {_GRAPH, _ARRAYS}, f"{path}: not a file written by nn.save_graph")

@@ -12,7 +12,6 @@ import numpy as np
 
 from backward_registry import registry
 
-from ...context import Context
 from ...extend import (
     Block,
     Derivation,
@@ -30,10 +29,9 @@ from ...extend import (
     spec_of,
     switch_to,
 )
-from ...memory.policies import RecomputeScope
 from ...random import key_source, source_at
 from ..checked import NotAvailable, integer, list_of, of_type, whole_numbers
-from .static_arguments import argument_from_json, read_policy
+from .static_arguments import argument_from_json
 from .writing import bodies_within
 
 
@@ -64,7 +62,7 @@ class GraphReader:
         arrays: The arrays by name.
 
     Raises:
-        Unknown: The graph needs an op or a device that is not available.
+        NotAvailable: The graph needs an op that is not available.
         Exception: An entry is invalid.
     """
 
@@ -184,20 +182,17 @@ class GraphReader:
     def _make_functions(self) -> None:
         """Make all functions in order, from the columns of the file's Block."""
         switch_to()
-        columns = "kinds", "inputs", "specs", "orders", "contexts"
-        kinds, inputs, results, orders, numbers = [list_of(self._tables, f"{name}_of_functions") for name in columns]
+        columns = "kinds", "inputs", "specs", "orders"
+        kinds, inputs, results, orders = [list_of(self._tables, f"{name}_of_functions") for name in columns]
         block = self._body({
             "inputs": [], "steps": list(zip(kinds, inputs, strict=True)), "orders": orders, "outputs": [], "stops": [],
         }, [x.spec for x in self._values])  # fmt: skip
         for (op, _, _), row, specs in zip(block.steps, results, block.results, strict=True):
             if tuple(map(self._spec, row)) != specs:
                 raise ValueError(f"{op.name}: the results have other shapes or dtypes than the file says")
-        contexts = [*[_context(*row) for row in list_of(self._tables, "contexts")], None]
         made = block.instantiate(self._values)
         self._values += made
         self._functions = [made[~outs[0]].parent for outs in block.outs]
-        for f, number in zip(self._functions, whole_numbers(numbers, -1, len(contexts) - 2), strict=True):
-            f.context = contexts[number]
 
     def _note_variables(self) -> None:
         for number, name, persistent, need_grad in list_of(self._tables, "variables"):
@@ -216,12 +211,6 @@ class GraphReader:
             if any([leaf.spec is not f.specs[k] for leaf, k in pairs]):
                 raise ValueError(f"{f.op.name}: an update has another shape or dtype than its leaf")
             f.effects = tuple(pairs)
-        scopes: dict[int, RecomputeScope] = {}
-        for number, mark in list_of(self._tables, "marks"):
-            is_policy = mark.__class__ is list
-            self._function(number).mark = (
-                read_policy(mark) if is_policy else scopes.setdefault(integer(mark, 0), RecomputeScope())
-            )
         for number, tags in list_of(self._tables, "tags"):
             self._function(number).tags = {name: argument_from_json(tag, (), self._op) for name, tag in tags.items()}
 
@@ -279,8 +268,8 @@ def _op(row: Any) -> tuple[Op, list[str]]:
 
 def _axes(value: Any) -> Any:
     """The mesh axes that an array is sharded over, as a cell holds them."""
-    for each in value if isinstance(value, tuple) else (value,):
-        for name in each if isinstance(each, tuple) else (each,):
+    for names in value if isinstance(value, tuple) else (value,):
+        for name in names if isinstance(names, tuple) else (names,):
             if name is not None and not isinstance(name, str):
                 raise ValueError(f"mesh axes must be names, got {value!r:.60}")
     return value
@@ -292,13 +281,6 @@ def _source(source: Any) -> Any:
         return key_source()
     seed, (start, drawn) = source
     return source_at(integer(seed, 0, 2**64 - 1), (integer(start, 0, 2**64 - 1), integer(drawn, 0)))
-
-
-def _context(backend: Any, device: Any) -> Context:
-    try:
-        return Context(of_type(backend, str), device_id=of_type(device, str))
-    except ValueError as error:
-        raise NotAvailable(f"it was built for a device that is not available: {error}") from None
 
 
 def _mode(name: Any, reason: Any) -> Mode:

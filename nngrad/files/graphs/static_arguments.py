@@ -6,7 +6,6 @@ the tag of its type. Bodies and ops become their numbers in the tables of the fi
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -15,8 +14,6 @@ from typing import Any
 import numpy as np
 
 from ...extend import Block, Op, as_static_float, dtype_of
-from ...memory import LeastMemory, MemoryBudget, Segments
-from ...memory.policies import Policy
 from ..checked import integer
 
 _MOST_DEEP = 32
@@ -105,31 +102,3 @@ def argument_from_json(given: Any, definitions: Sequence[Any], op: Callable[[Any
         if key == "ellipsis":
             return Ellipsis
     raise ValueError(f"invalid static argument: {given!r:.60}")
-
-
-_KEPT = {kind.__name__: kind for kind in (LeastMemory, MemoryBudget, Segments)}
-
-
-def written_policy(policy: Policy) -> list[Any]:
-    """A policy as its name and settings.
-
-    Raises:
-        NotSerializable: The policy contains a predicate or Variables.
-    """
-    name = type(policy).__name__
-    if _KEPT.get(name) is not type(policy):
-        raise NotSerializable("gradients with recompute= as a predicate or a list of Variables")
-    return [name, dataclasses.asdict(policy)]
-
-
-def read_policy(given: Any) -> Policy:
-    """The inverse of `written_policy`.
-
-    Raises:
-        ValueError: There is no such policy.
-    """
-    name, settings = given
-    if name not in _KEPT:
-        raise ValueError(f"unknown policy {name!r:.40}")
-    found: Policy = _KEPT[name](**settings)
-    return found

@@ -12,7 +12,6 @@ import numpy as np
 
 from backward_registry import registry
 
-from ...context import Context
 from ...extend import (
     Block,
     Closing,
@@ -30,9 +29,8 @@ from ...extend import (
     on_host,
     operands_first,
 )
-from ...memory.policies import RecomputeScope
 from ...random import place_of_source
-from .static_arguments import NotSerializable, argument_to_json, written_policy
+from .static_arguments import NotSerializable, argument_to_json
 
 
 def bodies_within(arguments: Iterable[Any]) -> list[Block]:
@@ -48,12 +46,11 @@ def bodies_within(arguments: Iterable[Any]) -> list[Block]:
 
 
 class _Tables:
-    """The tables of ops, specs, devices and kinds that functions refer to by number, without duplicates."""
+    """The tables of ops, specs and kinds that functions refer to by number, without duplicates."""
 
     def __init__(self) -> None:
         self.ops: dict[Op, int] = {}
         self.specs: dict[Spec, int] = {}
-        self.contexts: dict[tuple[str, str], int] = {}
         self.definitions: list[dict[str, Any]] = []
         """Ops with static arguments, and bodies; each refers only to earlier ones."""
         self._bodies: dict[Block, int] = {}
@@ -79,13 +76,6 @@ class _Tables:
     def spec(self, spec: Spec) -> int:
         """The number of a shape and dtype."""
         return self.specs.setdefault(spec, len(self.specs))
-
-    def context(self, context: Context | None) -> int:
-        """The number of a device; -1 for JAX's default."""
-        if context is None:
-            return -1
-        _, (backend, _, device) = context.__reduce__()
-        return self.contexts.setdefault((backend, device), len(self.contexts))
 
     def kind(self, op: Op, arguments: tuple[Any, ...]) -> int:
         """The number of an op with its static arguments."""
@@ -123,7 +113,6 @@ class _Tables:
         return {
             "ops": [{"name": op.name, "arguments": list(op.argument_names)} for op in self.ops],
             "specs": [[spec.dtype.name, list(spec.shape)] for spec in self.specs],
-            "contexts": [list(context) for context in self.contexts],
             "definitions": self.definitions,
         }  # fmt: skip
 
@@ -160,10 +149,8 @@ class GraphWriter:
             "inputs_of_functions": [list(ins) for _, _, ins in closing.steps],
             "specs_of_functions": [list(map(tables.spec, f.specs)) for f in functions],
             "orders_of_functions": [f.order for f in functions],
-            "contexts_of_functions": [tables.context(f.context) for f in functions],
             "effects": [[i, [[closing[leaf], k] for leaf, k in f.effects]]
                         for i, f in enumerate(functions) if f.effects],
-            "marks": self._marks(),
             "tags": self._tags(),
             "variables": [[closing[y], y.name, bool(y.persistent), y.need_grad_set]
                           for f in functions for y in f.living_outputs()
@@ -205,15 +192,6 @@ class GraphWriter:
                 rows.append([self._places[origin], self.closing.numbers(map(self._if_there, call.grad_outputs))])
             numbers.append(calls[call])
         return rows, numbers
-
-    def _marks(self) -> list[Any]:
-        """The functions to rematerialise, each with the number of its `recompute` block or with a policy."""
-        scopes: dict[Any, int] = {}
-
-        def written(mark: Any) -> Any:
-            return scopes.setdefault(mark, len(scopes)) if isinstance(mark, RecomputeScope) else written_policy(mark)
-
-        return [[i, written(f.mark)] for i, f in enumerate(self.closing.functions) if f.mark is not None]
 
     def _tags(self) -> list[Any]:
         rows = []
