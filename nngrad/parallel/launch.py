@@ -33,15 +33,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         help="GPUs, or virtual devices of the CPU, of each process (default: 1)")
     parser.add_argument("--grace", type=float, default=10.0, metavar="S",
                         help="seconds to end in before they are killed, after a failure or signal (default: 10)")
-    parser.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module")
+    parser.add_argument("-m", dest="is_module", action="store_true", help="SCRIPT is the name of a module")
     parser.add_argument("script", metavar="SCRIPT", help="the script, a file of Python")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="its arguments")
     options = parser.parse_args(arguments)
     if options.processes < 1:
         parser.error(f"-n: must be at least 1, got {options.processes}")
-    if not options.module and not os.path.isfile(options.script):
+    if not options.is_module and not os.path.isfile(options.script):
         parser.error(f"there is no file {options.script!r}; for the name of a module put -m before it")
-    command = [sys.executable, *(["-m"] if options.module else []), options.script, *options.arguments]
+    command = [sys.executable, *(["-m"] if options.is_module else []), options.script, *options.arguments]
     processes: list[Process] = []
     readers: list[threading.Thread] = []
     ended: list[Process] = []
