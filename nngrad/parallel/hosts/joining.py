@@ -9,8 +9,9 @@ import math
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -19,7 +20,8 @@ COORDINATOR, COUNT, INDEX = "JAX_COORDINATOR_ADDRESS", "NNGRAD_PROCESS_COUNT", "
 HEARTBEAT_TIMEOUT, INITIALIZATION_TIMEOUT = 100.0, 300.0
 
 
-class Membership(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Membership:
     """The index of this process, and the number of processes."""
 
     index: int
@@ -128,7 +130,8 @@ MPI_COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 """Set by Open MPI, and by MPICH and its derivatives."""
 
 
-class Launched(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Launched:
     """The number of processes that a launcher has started, and the arguments with which JAX joins them."""
 
     count: int
