@@ -1,5 +1,5 @@
 """The backward rules of ops, in files named as in `nngrad/functions`; families whose ops pass no gradient share
-`without_gradients.py`. Composites need none.
+`without_gradients.py`, and some that are declared as pairs of transposes `adjoints.py`. Composites need none.
 
 A rule is a function on graphs: `rule(f, *gys)` gets the Function and the gradient of each of its outputs, and returns
 one gradient per input (alone if there is one input). It calls `F` and operators, so its result can be differentiated in

@@ -50,25 +50,19 @@ gradients(
 # ---------------------------------------------------------------- exponential below 0
 
 
-@backward(F.elu)
-def elu_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1 where x >= 0, else alpha exp(x)"""
-    (x,) = f.inputs
-    straight = F.greater_equal_scalar(x, val=0.0)
-    # y + alpha would do for alpha exp(x), but it rounds to 0 far below 0.
-    below = F.where(straight, zeros_like(x), x)
-    return F.where(straight, gy, gy * (f.args["alpha"] * F.exp(below)))
+def bent(gy: Variable, x: Variable, straight: Variable, above: Variable, scale: Variable | float) -> Variable:
+    """`above` where it is straight, else `gy scale exp(x)`: the result plus `scale` would round to 0 far below 0."""
+    return F.where(straight, above, gy * (scale * F.exp(F.where(straight, zeros_like(x), x))))
 
 
-@backward(F.selu)
-def selu_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = scale where x > 0, else scale alpha exp(x)"""
-    (x,) = f.inputs
-    scale, alpha = f.args["scale"], f.args["alpha"]
-    straight = F.greater_scalar(x, val=0.0)
-    below = F.where(straight, zeros_like(x), x)
-    return F.where(straight, scale * gy, gy * (scale * alpha * F.exp(below)))
-
+gradients(
+    F.elu, "dy/dx = 1 where x >= 0, else alpha exp(x)",
+    lambda gy, x, alpha: bent(gy, x, F.greater_equal_scalar(x, val=0.0), gy, alpha),
+)  # fmt: skip
+gradients(
+    F.selu, "dy/dx = scale where x > 0, else scale alpha exp(x)",
+    lambda gy, x, scale, alpha: bent(gy, x, F.greater_scalar(x, val=0.0), scale * gy, scale * alpha),
+)  # fmt: skip
 
 # ---------------------------------------------------------------- sigmoids
 
@@ -115,24 +109,12 @@ def tanh_backward(f: Function, gy: Variable) -> Variable:
 gradients(F.tanh_slope, "dy/dt = -2 t of y = 1 - t^2; x only gives the value", lambda gy, t: (gy * (-2 * t), None))
 
 
-@backward(F.tanh_shrink)
-def tanh_shrink_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = tanh(x)^2"""
-    (x,) = f.inputs
-    t = F.tanh(x)
-    return gy * (t * t)
-
-
+slopes(F.tanh_shrink, "dy/dx = tanh(x)^2", lambda x: F.tanh(x) * F.tanh(x))
 slopes(F.softsign, "dy/dx = (1 + |x|)^-2", lambda x: (1 + F.abs(x)) ** -2)
-
-
-@backward(F.swish)
-def swish_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = s + y (1 - s) with s = sigmoid(x)"""
-    (x,) = f.inputs
-    (y,) = f.outputs
-    s = F.sigmoid(x)
-    return gy * (s + y * F.sigmoid_complement(s, x))
+slopes(
+    F.swish, "dy/dx = s + y (1 - s) with s = sigmoid(x)",
+    lambda x, y: F.sigmoid(x) + y * F.sigmoid_complement(F.sigmoid(x), x),
+)  # fmt: skip
 
 
 @backward(F.gelu)

@@ -1,6 +1,7 @@
 """Backward rules of sums, products, powers, maxima and minima. `Grad` sums over broadcast axes."""
 
 import math
+from typing import Any
 
 import nngrad.functions as F
 from nngrad.functions.array import filled_like, zeros_like
@@ -22,23 +23,11 @@ def over_root(f: Function, gy: Variable) -> Variable:
 gradients(F.add2, "dy/dx0 = 1, dy/dx1 = 1", lambda gy: (gy, gy))
 gradients(F.sub2, "dy/dx0 = 1, dy/dx1 = -1", lambda gy: (gy, -gy))
 slopes(F.mul2, "dy/dx0 = x1, dy/dx1 = x0", lambda x0, x1: (x1, x0))
-
-
-@backward(F.div2)
-def div2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx0 = 1/x1, dy/dx1 = -y/x1"""
-    _, x1 = f.inputs
-    (y,) = f.outputs
-    gx0 = gy / x1
-    return gx0, -gx0 * y
-
-
-@backward(F.divided)
-def divided_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx = 1/y, dy/dy = -x/y^2, and 0 where y is 0"""
-    _, divisor = f.inputs
-    (quotient,) = f.outputs
-    return F.divided(gy, divisor), -F.divided(gy * quotient, divisor)
+gradients(F.div2, "dy/dx0 = 1/x1, dy/dx1 = -y/x1", lambda gy, x1, y: (gy / x1, -(gy / x1) * y))
+gradients(
+    F.divided, "dy/dx0 = 1/x1, dy/dx1 = -x0/x1^2, and 0 where x1 is 0",
+    lambda gy, x1, y: (F.divided(gy, x1), -F.divided(gy * y, x1)),
+)  # fmt: skip
 
 
 @backward(F.directed)
@@ -63,27 +52,26 @@ def pow2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     return gy * (exponent * F.pow2(x0, lower)), F.where(at_zero, zeros_like(gx1), gx1)
 
 
-@backward(F.maximum2)
-def maximum2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx = 1 for the larger operand, 1/2 for each where they are equal"""
-    x0, x1 = f.inputs
-    ties = F.equal(x0, x1)
-    return shared(gy, F.greater_equal(x0, x1), ties), shared(gy, F.less_equal(x0, x1), ties)
-
-
-@backward(F.minimum2)
-def minimum2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx = 1 for the smaller operand, 1/2 for each where they are equal"""
-    x0, x1 = f.inputs
-    ties = F.equal(x0, x1)
-    return shared(gy, F.less_equal(x0, x1), ties), shared(gy, F.greater_equal(x0, x1), ties)
-
-
 def shared(gy: Variable, taken: Variable, ties: Variable) -> Variable:
     """`gy` where the operand attains the extremum, half of it at a tie, else 0. It selects instead of multiplying, so
     that an infinite gradient leaves no NaN on the other operand."""
     return F.where(taken, F.where(ties, 0.5 * gy, gy), zeros_like(gy))
 
+
+def shared_by_two(gy: Variable, x0: Variable, x1: Variable, first: Variable, second: Variable) -> Any:
+    """The gradients of both operands of an extremum, given where each attains it."""
+    ties = F.equal(x0, x1)
+    return shared(gy, first, ties), shared(gy, second, ties)
+
+
+gradients(
+    F.maximum2, "dy/dx = 1 for the larger operand, 1/2 for each where they are equal",
+    lambda gy, x0, x1: shared_by_two(gy, x0, x1, F.greater_equal(x0, x1), F.less_equal(x0, x1)),
+)  # fmt: skip
+gradients(
+    F.minimum2, "dy/dx = 1 for the smaller operand, 1/2 for each where they are equal",
+    lambda gy, x0, x1: shared_by_two(gy, x0, x1, F.less_equal(x0, x1), F.greater_equal(x0, x1)),
+)  # fmt: skip
 
 # ---------------------------------------------------------------- any number of Variables
 
@@ -126,18 +114,10 @@ def pow_scalar_backward(f: Function, gy: Variable) -> Variable | None:
 
 gradients(F.r_sub_scalar, "dy/dx = -1", lambda gy: -gy)
 slopes(F.r_div_scalar, "dy/dx = -val x^-2", lambda x, val: -val * x**-2)
-
-
-@backward(F.r_pow_scalar)
-def r_pow_scalar_backward(f: Function, gy: Variable) -> Variable | None:
-    """dy/dx = y log val, and 0 where val is 0"""
-    (y,) = f.outputs
-    val = f.args["val"]
-    if val == 0:
-        return None
-    return gy * (y * (math.log(val) if val > 0 else math.nan))
-
-
+gradients(
+    F.r_pow_scalar, "dy/dx = y log val, and 0 where val is 0",
+    lambda gy, y, val: None if val == 0 else gy * (y * (math.log(val) if val > 0 else math.nan)),
+)  # fmt: skip
 gradients(
     F.maximum_scalar, "dy/dx = 1 where x > val, 1/2 where they are equal",
     lambda gy, x, val: shared(gy, F.greater_equal_scalar(x, val=val), F.equal_scalar(x, val=val)),

@@ -12,10 +12,10 @@ def scan_axis(f: Function) -> tuple[int, int]:
     return (0 if axis is None else axis), (1 if f.args["reverse"] else -1)
 
 
-@backward(F.cumsum)
-def cumsum_backward(f: Function, gy: Variable) -> Variable:
-    """The cumulative sum of the gradient from the other end"""
-    return F.cumsum(gy, **(f.args | {"reverse": not f.args["reverse"]}))
+gradients(
+    F.cumsum, "The cumulative sum of the gradient from the other end",
+    lambda gy, axis, exclusive, reverse: F.cumsum(gy, axis, exclusive, not reverse),
+)  # fmt: skip
 
 
 @backward(F.cumprod)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import nngrad.functions as F
 from nngrad.functions.factors import differentiated_if, lu_decomposition, lu_factor, lu_solve, solve_triangle, tall_qr
-from nngrad.functions.operands import Operand, reshaped, size_of
-from nngrad.graph import Function, Variable, apply
+from nngrad.graph import Function, Variable
 
-from .batching import batched
-from .linear import product, transposed
+from .linear import half_lower, product, transposed
 from .rules import backward, gradients, non_differentiable
 
 
@@ -65,28 +60,9 @@ def solve_triangle_backward(f: Function, gy: Variable) -> tuple[Variable, Variab
 def tall_qr_backward(f: Function, gq: Variable, gr: Variable) -> Variable:
     """x = q r: gx = (gq + q (L + L')) inv(r)', L the lower half of r gr' - gq' q (Walter and Lehmann 2010)"""
     q, r = f.outputs
-    lower = F.half_lower(product(r, gr, False, True) - product(gq, q, True, False))
+    lower = half_lower(product(r, gr, False, True) - product(gq, q, True, False))
     y = gq + product(q, lower + transposed(lower))
     return transposed(solve_triangle(transposed(y), r, lower=False))
 
 
 gradients(differentiated_if, "gx = gy factor", lambda gy, factor: (gy * factor, None))
-
-
-@batched(lu_solve)
-@batched(solve_triangle)
-def solve_batched(f: Function, operands: Sequence[Operand]) -> Any:
-    """Right-hand sides along a leading axis become more columns, if the matrices are the same for all"""
-    b, *matrices = operands
-    if any([each.lead for each in matrices]):
-        size = size_of(operands)
-        return apply(f.op, tuple([each.full(size) for each in operands]), f.arguments)
-    given = [each.widened() for each in matrices]
-    if not b.lead:
-        return apply(f.op, (b.widened(), *given), f.arguments)
-    wide = b.widened()
-    count, *rows, m = wide.shape
-    ndim = wide.ndim
-    columns = F.transpose(wide, axes=(*range(1, ndim - 1), 0, ndim - 1))
-    y = apply(f.op, (reshaped(columns, (*rows, count * m)), *given), f.arguments)
-    return F.transpose(reshaped(y, (*rows, count, m)), axes=(ndim - 2, *range(ndim - 2), ndim - 1))

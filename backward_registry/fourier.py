@@ -5,29 +5,26 @@ import math
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from .rules import adjoint_pair, backward
+from .rules import adjoint_pair, backward, gradients
 
 # ---------------------------------------------------------------- whole arrays
 
 
-def _size(f: Function) -> int:
+def _size(x: Variable, signal_ndim: int) -> int:
     """The product of the sizes along which it is transformed."""
-    return math.prod(f.inputs[0].shape[-1 - f.args["signal_ndim"] : -1])
+    return math.prod(x.shape[-1 - signal_ndim : -1])
 
 
-@backward(F.fft)
-def fft_backward(f: Function, gy: Variable) -> Variable:
-    """The sum with the opposite sign: ifft without its division"""
-    gx: Variable = F.ifft(gy, **f.args)
-    return gx if f.args["normalized"] else gx * _size(f)
-
-
-@backward(F.ifft)
-def ifft_backward(f: Function, gy: Variable) -> Variable:
-    """The sum with the opposite sign: fft, divided as in ifft"""
-    gx: Variable = F.fft(gy, **f.args)
-    return gx if f.args["normalized"] else gx / _size(f)
-
+gradients(
+    F.fft, "The sum with the opposite sign: ifft without its division",
+    lambda gy, signal_ndim, normalized: F.ifft(gy, signal_ndim, normalized)
+    * (1 if normalized else _size(gy, signal_ndim)),
+)  # fmt: skip
+gradients(
+    F.ifft, "The sum with the opposite sign: fft, divided as in ifft",
+    lambda gy, signal_ndim, normalized: F.fft(gy, signal_ndim, normalized)
+    / (1 if normalized else _size(gy, signal_ndim)),
+)  # fmt: skip
 
 # ---------------------------------------------------------------- rows of real numbers
 
@@ -39,12 +36,7 @@ def real_fft_backward(f: Function, real: Variable, imaginary: Variable) -> Varia
     return F.real_fft_transpose(real, imaginary, size=x.shape[-1])
 
 
-@backward(F.real_fft_transpose)
-def real_fft_transpose_backward(f: Function, gx: Variable) -> tuple[Variable, Variable]:
-    """The transform of the gradient"""
-    real, imaginary = F.real_fft(gx)
-    return real, imaginary
-
+gradients(F.real_fft_transpose, "The transform of the gradient", lambda gy: F.real_fft(gy))
 
 # ---------------------------------------------------------------- windows that move
 

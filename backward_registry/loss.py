@@ -8,7 +8,7 @@ import nngrad.functions as F
 from nngrad.functions.loss import last_or
 from nngrad.graph import Function, Variable
 
-from .rules import backward, non_differentiable
+from .rules import backward, gradients, non_differentiable
 
 non_differentiable(F.class_mask)
 
@@ -36,15 +36,13 @@ def categorical_cross_entropy_backward(f: Function, gy: Variable) -> tuple[Varia
     return gy * -(mask / F.maximum_scalar(x, val=smallest(gy))), None
 
 
-@backward(F.sigmoid_cross_entropy)
-def sigmoid_cross_entropy_backward(f: Function, gy: Variable) -> tuple[Variable, Variable | None]:
-    """dy/dx = (1 - target) s - target (1 - s) with s = sigmoid(x), dy/dtarget = -x"""
-    x, target = f.inputs
-    s = F.sigmoid(x)
-    gx = gy * ((1 - target) * s - target * F.sigmoid_complement(s, x))
-    return gx, (gy * -x if target.spec.differentiable else None)
-
-
+gradients(
+    F.sigmoid_cross_entropy, "dy/dx = (1 - target) s - target (1 - s) with s = sigmoid(x), dy/dtarget = -x",
+    lambda gy, x, target: (
+        gy * ((1 - target) * F.sigmoid(x) - target * F.sigmoid_complement(F.sigmoid(x), x)),
+        gy * -x if target.spec.differentiable else None,
+    ),
+)  # fmt: skip
 
 
 @backward(F.binary_cross_entropy)
@@ -57,35 +55,27 @@ def binary_cross_entropy_backward(f: Function, gy: Variable) -> tuple[Variable, 
     return gx, (gy * (F.log(right) - F.log(left)) if target.spec.differentiable else None)
 
 
-@backward(F.squared_error)
-def squared_error_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx0 = 2 (x0 - x1), dy/dx1 = -dy/dx0"""
-    x0, x1 = f.inputs
-    g = gy * (2 * (x0 - x1))
+def opposed(g: Variable) -> tuple[Variable, Variable]:
+    """The gradients of a function of `x0 - x1`."""
     return g, -g
 
 
-@backward(F.absolute_error)
-def absolute_error_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx0 = 1 where x0 >= x1, else -1; dy/dx1 = -dy/dx0"""
-    x0, x1 = f.inputs
-    g = F.where(F.greater_equal(x0, x1), gy, -gy)
-    return g, -g
-
-
-@backward(F.huber_loss)
-def huber_loss_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx0 = 2 (x0 - x1), clipped to [-2 delta, 2 delta]; dy/dx1 = -dy/dx0"""
-    x0, x1 = f.inputs
-    delta = f.args["delta"]
-    g = gy * (2 * F.minimum_scalar(F.maximum_scalar(x0 - x1, val=-delta), val=delta))
-    return g, -g
-
-
-@backward(F.epsilon_insensitive_loss)
-def epsilon_insensitive_loss_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx0 = sign(x0 - x1) where |x0 - x1| > epsilon, else 0; dy/dx1 = -dy/dx0"""
-    x0, x1 = f.inputs
-    d, epsilon = x0 - x1, f.args["epsilon"]
-    g = gy * (F.greater_scalar(d, val=epsilon) - F.less_scalar(d, val=-epsilon))
-    return g, -g
+gradients(
+    F.squared_error, "dy/dx0 = 2 (x0 - x1), dy/dx1 = -dy/dx0", lambda gy, x0, x1: opposed(gy * (2 * (x0 - x1)))
+)
+gradients(
+    F.absolute_error, "dy/dx0 = 1 where x0 >= x1, else -1; dy/dx1 = -dy/dx0",
+    lambda gy, x0, x1: opposed(F.where(F.greater_equal(x0, x1), gy, -gy)),
+)  # fmt: skip
+gradients(
+    F.huber_loss, "dy/dx0 = 2 (x0 - x1), clipped to [-2 delta, 2 delta]; dy/dx1 = -dy/dx0",
+    lambda gy, x0, x1, delta: opposed(
+        gy * (2 * F.minimum_scalar(F.maximum_scalar(x0 - x1, val=-delta), val=delta))
+    ),
+)  # fmt: skip
+gradients(
+    F.epsilon_insensitive_loss, "dy/dx0 = sign(x0 - x1) where |x0 - x1| > epsilon, else 0; dy/dx1 = -dy/dx0",
+    lambda gy, x0, x1, epsilon: opposed(
+        gy * (F.greater_scalar(x0 - x1, val=epsilon) - F.less_scalar(x0 - x1, val=-epsilon))
+    ),
+)  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -92,7 +91,8 @@ class Registry(Mapping[str, Rule]):
         try:
             return self._ops[name]
         except KeyError:
-            raise KeyError(f"no op is named {name!r}; show_registry() lists all ops") from None
+            raise KeyError(f"no op is named {name!r}; show_registry() lists all ops. A function composed of others has "
+                           "no rule: to give it another gradient, use nn.custom_gradient") from None
 
     def __getitem__(self, name: str) -> Rule:
         rule: Rule = self.op(name).rules[self.place]
@@ -201,17 +201,15 @@ def _arguments_for(f: Function, op: Op, x: Variable) -> dict[str, Any]:
 
 
 def of_bodies(*ops: BodyOp, kind: str = "rule") -> None:
-    """Register the rules that ops with bodies have as methods."""
+    """Register the rules that ops with bodies have as methods, which add nothing to gradients that have arrived."""
     module = _caller_module()
+
+    def accumulated(f: Any, gys: Sequence[Variable], indexes: tuple[int, ...], take: Any) -> Gradients:
+        gxs: Gradients = f.op.gradients(f, gys, indexes)
+        return gxs
+
     for op in ops:
-        registry.add(op, Rule(op.backward, kind, True, module, _accumulated, op.tangents))
-
-
-def _accumulated(f: Any, gys: Sequence[Variable], indexes: tuple[int, ...], take: Any) -> Gradients:
-    """The gradients of an op with bodies, which adds nothing to those that have arrived."""
-    del take
-    gxs: Gradients = f.op.gradients(f, gys, indexes)
-    return gxs
+        registry.add(op, Rule(op.backward, kind, True, module, accumulated, op.tangents))
 
 
 def bilinear_family(
@@ -270,10 +268,12 @@ def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
     function of your own are what its property `args` says, a dict; without one there are none.
 
     Args:
-        name: nnabla's type name or the function's name. Of a function that is made of others, and so has no rule
-            of its own, a warning says that the rule is not used.
+        name: nnabla's type name or the function's name.
         rule: The rule.
         exact: Whether it is the true derivative; optimisations that rest on calculus ask for it.
+
+    Raises:
+        KeyError: No op has the name, as of functions that are composed of others, and have no rules.
     """
     if not callable(rule):
         raise TypeError(f"rule: expected a function, got {rule!r}")
@@ -283,23 +283,8 @@ def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
         shapes = [x.shape for x in inputs], [y.shape for y in outputs]
         return rule(list(gys), inputs, shapes[0], outputs, shapes[1], **_arguments(f))
 
-    if name not in registry and _is_composite(name):
-        from nngrad.graph.messages import warn_user
-
-        warn_user(f"register: the rule given for {name} is not used, because {name} is composed of functions that "
-                  "have rules. To give it another gradient, use nn.custom_gradient")
-        return
     module = getattr(rule, "__module__", "")
     registry.add(registry.op(name), Rule(function, "user", exact, module), replace=True)
-
-
-def _is_composite(name: str) -> bool:
-    """Whether nnabla's type name is that of a function that nngrad composes of others, or of its gradient."""
-    from nngrad import functions  # which come before all rules, but for this module
-
-    made = {function.replace("_", "") for function in dir(functions)}
-    base = re.sub("(Backward)?(Data|Filter)?(Grad)?$", "", name)
-    return any([part.replace("_", "").lower() in made for part in (name, base)])
 
 
 def _arguments(f: Function) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..graph import Composite, Op
 from ..graph.messages import no_attribute
+from . import docstrings as docstrings  # which completes those of ops and composites
 
 FAMILIES = (
     "arithmetic", "polynomial", "comparison", "elementwise", "rounding", "special", "bessel", "orthogonal",
@@ -29,7 +30,7 @@ PLAIN = {
     "bessel": ("bessel_j",),
     "branches": ("cond", "switch"),
     "chains": ("argmax_crf1d", "crf1d"),
-    "incomplete": ("expn", "gammainc", "gammaincc"),
+    "incomplete": ("expn",),
     "traced.jax_functions": ("jax_function",),
     "likelihoods": ("negative_sampling",),
     "lists": (

@@ -203,7 +203,6 @@ from .linear import cross as cross
 from .linear import dot as dot
 from .linear import embed as embed
 from .linear import embed_filter_grad as embed_filter_grad
-from .linear import half_lower as half_lower
 from .linear import matmul as matmul
 from .lists import broadcast_arrays as broadcast_arrays
 from .lists import dstack as dstack

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, AsFloats, Function, Variable, WithAxis, composite, op
+from ..graph import Array, AsFloats, Variable, WithAxis, composite, op
 from ..graph.arguments import Ignored, Scalar
-from ..graph.axes import AxisMap, Places
+from ..graph.axes import AxisMap
 from . import movement
 from .arithmetic import alike, broadcast_pair, broadcast_scalar, computed_as, floating, mul_scalar, of_floats, widened
 from .axes import axis_of, mixes
@@ -51,12 +51,13 @@ def leaky_relu(x: Array, /, alpha: Scalar = 0.1, inplace: Ignored = False) -> ja
     return lax.select(lax.gt(x, lax.full_like(x, 0)), x, x * alpha)
 
 
-def _slopes(f: Function) -> tuple[Places, Places]:
-    x0, x1 = f.inputs
-    return tuple(range(x0.ndim)), (None,) * x1.ndim
+_SLOPES = AxisMap(
+    places=lambda f: (tuple(range(f.inputs[0].ndim)), (None,) * f.inputs[1].ndim), leading=base_axis_leading,
+    inputs=(0,),
+)  # fmt: skip
 
 
-@op(type_name="PReLU", axes=AxisMap(places=_slopes, leading=base_axis_leading, inputs=(0,)), fuses="in place")
+@op(type_name="PReLU", axes=_SLOPES, fuses="in place")
 def prelu(x0: AsFloats, x1: Array, /, base_axis: int = 1) -> jax.Array:
     """`x0` where it is not negative, else `x1 * x0`; its derivative at 0 is 1 (He et al., 2015).
 

@@ -97,6 +97,13 @@ def broadcast_shape(**inputs: jax.Array | Variable | None) -> tuple[int, ...]:
         raise ValueError(f"{shapes} do not broadcast") from None
 
 
+def check_same_shape(**inputs: jax.Array | Variable) -> None:
+    """Raise a ValueError that names the inputs unless all have the same shape."""
+    shapes = [str(x.shape) for x in inputs.values()]
+    if len(set(shapes)) > 1:
+        raise ValueError(f"{' and '.join(inputs)} must have the same shape, got {' and '.join(shapes)}")
+
+
 def number_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Both arrays in their common shape and dtype, with booleans cast to float32."""
     return broadcast_pair(numeric(x0), numeric(x1))

@@ -254,6 +254,16 @@ def in_dtype(x: Variable, dtype: Any) -> Variable:
     return y
 
 
+def in_shape(x: Variable, shape: tuple[int, ...]) -> Variable:
+    """`x`, reshaped unless it already has that shape."""
+    return x if x.shape == shape else reshape(x, shape=shape)
+
+
+def like_floats(y: Variable, x: Variable) -> Variable:
+    """`y`, cast to the dtype of `x` if that is floating."""
+    return in_dtype(y, x.dtype) if x.spec.differentiable else y
+
+
 # ---------------------------------------------------------------- diagonals
 
 

@@ -62,30 +62,25 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, a
                 raise ValueError(f"associative_scan: fn must keep the type of leaf {i}, {x.spec}, got {y.spec}")
         return ys
 
-    def cut(given: list[Variable], start: int, stop: int, step: int = 1) -> list[Variable]:
-        return [_cut(x, a, start, stop, step) for x, a in zip(given, along, strict=True)]
+    def cut(ys: list[Variable], start: int, stop: int, step: int = 1) -> list[Variable]:
+        return [_cut(y, a, start, stop, step) for y, a in zip(ys, along, strict=True)]
 
-    if reverse:
-        xs = [movement.flip(x, axes=(a,)) for x, a in zip(xs, along, strict=True)]
-    levels = [xs]
-    count = lengths[0]
-    counts = [count]
-    while count > 1:  # down: the results of pairs
-        xs = combined(cut(xs, 0, count - 1, 2), cut(xs, 1, count, 2))
-        count //= 2
-        levels.append(xs)
-        counts.append(count)
-    results = levels.pop()
-    for xs, count in zip(reversed(levels), reversed(counts[:-1]), strict=True):  # up: the entries between them
-        even = cut(xs, 0, 1)
-        if count > 2:
-            between = combined(cut(results, 0, (count - 1) // 2), cut(xs, 2, count, 2))
+    def scanned(ys: list[Variable]) -> list[Variable]:
+        count = ys[0].shape[along[0]]
+        if count < 2:
+            return ys
+        results = scanned(combined(cut(ys, 0, count - 1, 2), cut(ys, 1, count, 2)))  # of pairs
+        even = cut(ys, 0, 1)
+        if count > 2:  # the entries between the pairs
+            between = combined(cut(results, 0, (count - 1) // 2), cut(ys, 2, count, 2))
             even = [movement.concatenate(x, y, axis=a) for x, y, a in zip(even, between, along, strict=True)]
-        results = [_alternating(x, y, a) for x, y, a in zip(even, results, along, strict=True)]
-    if reverse:
-        results = [movement.flip(y, axes=(a,)) for y, a in zip(results, along, strict=True)]
-    found: T = jax.tree.unflatten(tree, results)
-    return found
+        return [_alternating(x, y, a) for x, y, a in zip(even, results, along, strict=True)]
+
+    def turned(ys: list[Variable]) -> list[Variable]:
+        return [movement.flip(y, axes=(a,)) for y, a in zip(ys, along, strict=True)] if reverse else ys
+
+    prefixes: T = jax.tree.unflatten(tree, turned(scanned(turned(xs))))
+    return prefixes
 
 
 def _cut(x: Variable, axis: int, start: int, stop: int, step: int) -> Variable:

@@ -14,7 +14,7 @@ import numpy as np
 from ..graph import Array, Variable, as_variable, composite
 from ..graph.arguments import Axes, Ignored, Ints, Probability, Shape, Static, as_ints
 from . import array, comparison, control, elementwise, movement, reduction
-from .arithmetic import minimum_scalar
+from .arithmetic import check_same_shape, minimum_scalar
 from .axes import axes_of, axis_of
 from .indexing import where
 from .slicing import take_points
@@ -160,9 +160,10 @@ def random_erase(
     batch, sample = _split(x, base_axis)
     if len(sample) != 3:
         raise ValueError(f"x must have three axes from base_axis on (channels, height, width), got shape {x.shape}")
-    for argument, pair in (("area_ratios", area_ratios), ("aspect_ratios", aspect_ratios),
-                           ("replacements", replacements)):
-        _check_range(pair, argument, -math.inf if argument == "replacements" else 0)
+    for argument, pair, least in (("area_ratios", area_ratios, 0), ("aspect_ratios", aspect_ratios, 0),
+                                  ("replacements", replacements, -math.inf)):
+        if not isinstance(pair, tuple) or len(pair) != 2 or not least <= pair[0] <= pair[1] < math.inf:
+            raise ValueError(f"{argument} must be a tuple (low, high) in ascending order, got {pair!r}")
     count = 1 if n is None else n
     if count < 0:
         raise ValueError(f"n must not be negative, got {n}")
@@ -187,12 +188,6 @@ def random_erase(
     noise = uniform(subkey(key, index=1), low=float(replacements[0]), high=float(replacements[1]), shape=x.shape)
     y = where(erased, array.cast(noise, x.dtype), x)
     return y if ste_fine_grained else control.value_of(x, y)
-
-
-def _check_range(pair: Any, name: str, least: float) -> None:
-    """Raise a ValueError unless `pair` is a pair of numbers in ascending order, none below `least`."""
-    if not isinstance(pair, tuple) or len(pair) != 2 or not least <= pair[0] <= pair[1] < math.inf:
-        raise ValueError(f"{name} must be a tuple (low, high) in ascending order, got {pair!r}")
 
 
 def _between(u: Variable, bounds: Sequence[float]) -> Variable:
@@ -224,8 +219,7 @@ def vat_noise(x: Array, w: Array, /, base_axis: int = 1, eps: float = 1.0) -> Va
         eps: The norm of the noise of each sample.
     """
     batch, _ = _split(x, base_axis)
-    if x.shape != w.shape:
-        raise ValueError(f"w must have the shape of x, {x.shape}, got {w.shape}")
+    check_same_shape(x=x, w=w)
     length = reduction.norm(x, axis=tuple(range(len(batch), x.ndim)), keepdims=True)
     is_zero = comparison.equal_scalar(length, val=0)
     noise = x * (eps / where(is_zero, array.ones_like(length), length))

@@ -11,6 +11,7 @@ from typing import Annotated
 from ..graph import Array, Floats, Variable, composite
 from ..graph.arguments import Axes, Ignored, NotNegative, Static, one_of
 from . import activation, array, collectives, control, movement, reduction
+from .array import in_shape
 from .axes import axes_of, axis_of
 from .moments import Normalised, accurate, fitted, kept_shape, moments, standardized
 
@@ -70,7 +71,7 @@ def _normalized(
     wide = accurate(x)
     if not batch_stat:
         assert mean is not None and variance is not None  # else an error was raised above
-        m, v = (movement.reshape(p, shape=shape) if p.shape != shape else p for p in (mean, variance))
+        m, v = (in_shape(p, shape) for p in (mean, variance))
         y = standardized(x, wide - m, v, eps, beta, gamma)
         return (y, m, v) if output_stat else y
     reduced = tuple(i for i in range(x.ndim) if i not in kept)
@@ -78,7 +79,10 @@ def _normalized(
     y = standardized(x, deviation, v, eps, beta, gamma)
     count = math.prod(x.shape[i] for i in reduced) * max(len(processes), 1)
     unbiased = v * (count / (count - 1)) if count > 1 else v
-    updates = _running_updates([(mean, m), (variance, unbiased)], decay_rate)
+    updates = {
+        leaf: leaf * decay_rate + in_shape(new, leaf.shape) * (1 - decay_rate)
+        for leaf, new in ((mean, m), (variance, unbiased)) if leaf is not None and leaf.parent is None
+    }
     if updates:
         y = control.with_updates(y, updates)
     return (y, m, v) if output_stat else y
@@ -93,17 +97,6 @@ def _moments_among(
     deviation = x - average
     own = reduction.mean(deviation * deviation, axis=axes, keepdims=True)
     return average, deviation, collectives.all_reduce(own * share, processes=processes)
-
-
-def _running_updates(statistics: list[tuple[Variable | None, Variable]], decay_rate: float) -> dict[Variable, Variable]:
-    """The next value of each running statistic that is a leaf, from its value and the batch's."""
-    updates = {}
-    for leaf, new in statistics:
-        if leaf is not None and leaf.parent is None:
-            if new.shape != leaf.shape:
-                new = movement.reshape(new, shape=leaf.shape)
-            updates[leaf] = leaf * decay_rate + new * (1 - decay_rate)
-    return updates
 
 
 @composite
@@ -200,6 +193,5 @@ def mean_subtraction(
         batches = control.in_turn(t) + 1
         running = running + (batch - running) / array.cast(movement.reshape(batches, shape=()), running.dtype)
         updates = {leaf: new for leaf, new in ((mean, running), (t, batches)) if leaf.parent is None}
-    y = accurate(x) - running
-    y = array.cast(y, x.dtype) if x.spec.differentiable and y.dtype != x.dtype else y
+    y = array.like_floats(accurate(x) - running, x)
     return control.with_updates(y, updates) if updates else y

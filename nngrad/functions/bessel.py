@@ -149,7 +149,7 @@ def bessel_j(n: int, x: Array) -> Variable:
         x: Any shape; integers are taken as float32.
 
     Raises:
-        TypeError: `n` is not an int; formerly it came second.
+        TypeError: `n` is not an int.
         ValueError: `n` is not from 0 to 24.
     """
     return bessel_first_kind(x, order=coerced(as_int, n, "n"))

@@ -75,9 +75,6 @@ def all_gather(x: Array, /, processes: Ints) -> jax.Array:
     Args:
         processes: As for `all_reduce`; the arrays are stacked in this order.
         ...: As for `all_reduce`.
-
-    Raises:
-        ValueError: As for `all_reduce`.
     """
     return _exchanged("all_gather", processes, lambda: lax.all_gather(x, AXIS), lambda: x[None])
 

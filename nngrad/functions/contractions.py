@@ -13,17 +13,12 @@ from jax import lax
 
 from ..graph import AnyShape, Array, Composite, Function, Variable, apply, composite, op
 from ..graph.arguments import MatmulPrecision, Static, as_ints
-from ..graph.axes import Indices
 from ..graph.signatures import Completed
 from .axes import axis_of, contracts
 from .linear import batch_matmul
 from .movement import reshape
 
 Tuples = tuple[tuple[int, ...], ...]
-
-
-def _indices_of(f: Function) -> Indices:
-    return f.args["terms"], f.args["output"]
 
 
 def _index_cost(f: Function) -> int:
@@ -35,13 +30,15 @@ def _index_cost(f: Function) -> int:
 def _contracted(*given: Any) -> tuple[int, ...] | None:
     """The shape of a contraction, from the shapes of the factors, the terms and the output."""
     *shapes, terms, output, _ = given
-    _check_indices(shapes, terms, output)
-    sizes = {i: n for shape, term in zip(shapes, terms, strict=True) for i, n in zip(term, shape, strict=True)}
-    return tuple([sizes[i] for i in output])
+    pairs = {pair for term, shape in zip(terms, shapes, strict=True) for pair in zip(term, shape, strict=True)}
+    sizes = dict(pairs)
+    return tuple([sizes[i] for i in output]) if len(sizes) == len(pairs) and sizes.keys() >= {*output} else None
 
 
-@op(type_name="Einsum", linear="each", axes=contracts(_indices_of), cost=_index_cost, precision="low",
-    shape=_contracted)
+@op(
+    type_name="Einsum", linear="each", axes=contracts(lambda f: (f.args["terms"], f.args["output"])), cost=_index_cost,
+    precision="low", shape=_contracted,
+)  # fmt: skip
 def contraction(
     *x: Array, terms: Static, output: Static, matmul_precision: MatmulPrecision | None = None
 ) -> jax.Array:
@@ -57,7 +54,6 @@ def contraction(
     Raises:
         ValueError: The indices do not fit the shapes.
     """
-    _check_indices([each.shape for each in x], terms, output)
     once = tuple(dict.fromkeys(output))
     y = _product(x, terms, once, matmul_precision)
     if y is None:
@@ -104,24 +100,6 @@ def contraction_like(
         *x, terms=tuple(map(tuple, terms)), output=tuple(output), matmul_precision=f.args.get("matmul_precision")
     )
     return y
-
-
-def _check_indices(shapes: list[tuple[int, ...]], terms: Any, output: Any) -> None:
-    """Raise a ValueError unless `terms` and `output` name the axes of arrays of `shapes` by index numbers."""
-    if not isinstance(terms, tuple) or len(terms) != len(shapes):
-        raise ValueError(f"terms must be a tuple with one tuple for each of the {len(shapes)} inputs, got {terms!r}")
-    for name, indices in [*((f"terms[{i}]", term) for i, term in enumerate(terms)), ("output", output)]:
-        if not isinstance(indices, tuple) or not all(type(index) is int and index >= 0 for index in indices):
-            raise ValueError(f"{name} must be a tuple of index numbers, got {indices!r}")
-    sizes: dict[int, int] = {}
-    for i, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
-        if len(term) != len(shape):
-            raise ValueError(f"terms[{i}] must have an index for each axis of shape {shape}, got {term}")
-        for index, n in zip(term, shape, strict=True):
-            if sizes.setdefault(index, n) != n:
-                raise ValueError(f"terms: index {index} names axes of different sizes, {sizes[index]} and {n}")
-    if not sizes.keys() >= set(output):
-        raise ValueError(f"output must contain only indices of terms {terms}, got {output}")
 
 
 class _EquationFirst(Composite[..., Variable]):

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from ..graph import Array, Function, Variable, apply, composite, op
+from ..graph import Array, Variable, apply, composite, op
 from ..graph.arguments import Ints, MatmulPrecision, Shape, as_ints
 from .arithmetic import add2, alike, floating
 from .axes import per_axis, rows
@@ -52,12 +52,6 @@ def check_convolution(
             )
 
 
-def _layout(count: int, channel_last: bool) -> lax.ConvDimensionNumbers:
-    """Where batch, channel and spatial axes are: x and y alike, and weight as (out, in, *kernel)."""
-    axes = (0, count + 1, *range(1, count + 1)) if channel_last else tuple(range(count + 2))
-    return lax.ConvDimensionNumbers(axes, axes, axes)
-
-
 def spatial_axes(channel_last: bool) -> slice:
     """The axes along which kernels move."""
     return slice(1, -1) if channel_last else slice(2, None)
@@ -66,25 +60,14 @@ def spatial_axes(channel_last: bool) -> slice:
 # ---------------------------------------------------------------- the three sides
 
 
-def _product_cost(f: Function) -> int:
-    return 2 * f.specs[0].size * math.prod(f.inputs[1].shape[1:])
-
-
-def _data_cost(f: Function) -> int:
-    return 2 * f.inputs[0].size * math.prod(f.inputs[1].shape[1:])
-
-
-def _filter_cost(f: Function) -> int:
-    return 2 * f.inputs[0].size * math.prod(f.specs[0].shape[1:])
-
-
 def padded(x: jax.Array, ends: list[tuple[int, int, int]]) -> jax.Array:
     """`x`, padded with zeros unknown to XLA: it would fold known ones into the convolution, and swap it after all."""
     return lax.pad(x, known_after(lax.full((), 0, x.dtype), x), ends)
 
 
 @op(
-    type_name="Convolution", linear="each", axes=rows(), cost=_product_cost, precision="low",
+    type_name="Convolution", linear="each", axes=rows(), precision="low",
+    cost=lambda f: 2 * f.specs[0].size * math.prod(f.inputs[1].shape[1:]),
 )  # fmt: skip
 def convolve(
     x: Array, weight: Array, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
@@ -109,9 +92,11 @@ def convolve(
     pad, stride, dilation = as_ints(pad), as_ints(stride), as_ints(dilation)
     check_convolution(x.shape, weight.shape, pad, stride, dilation, group, channel_last)
     x, weight = alike(floating(x), floating(weight))
+    # Where batch, channel and spatial axes are: x and y alike, and weight as (out, in, *kernel).
+    axes = (0, x.ndim - 1, *range(1, x.ndim - 1)) if channel_last else tuple(range(x.ndim))
     return lax.conv_general_dilated(
         x, weight, stride, [(p, p) for p in pad], rhs_dilation=dilation, feature_group_count=group,
-        dimension_numbers=_layout(len(pad), channel_last), precision=matmul_precision,
+        dimension_numbers=lax.ConvDimensionNumbers(axes, axes, axes), precision=matmul_precision,
     )  # fmt: skip
 
 
@@ -139,8 +124,8 @@ def data_grad(
 
 
 @op(
-    type_name="Deconvolution", linear="each", axes=rows("shape"), cost=_data_cost,
-    precision="low",
+    type_name="Deconvolution", linear="each", axes=rows("shape"), precision="low",
+    cost=lambda f: 2 * f.inputs[0].size * math.prod(f.inputs[1].shape[1:]),
 )  # fmt: skip
 def convolve_data_grad(
     y: Array, weight: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
@@ -159,7 +144,10 @@ def convolve_data_grad(
                       channel_last, matmul_precision)  # fmt: skip
 
 
-@op(type_name="ConvolutionFilterGrad", linear="each", cost=_filter_cost, precision="low")
+@op(
+    type_name="ConvolutionFilterGrad", linear="each", precision="low",
+    cost=lambda f: 2 * f.inputs[0].size * math.prod(f.specs[0].shape[1:]),
+)  # fmt: skip
 def convolve_filter_grad(
     y: Array, x: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
     matmul_precision: MatmulPrecision | None = None,

@@ -8,7 +8,7 @@ import jax
 from jax import lax
 
 from ..graph import Array, WithAxis, op
-from .arithmetic import widened
+from .arithmetic import check_same_shape, widened
 from .axes import axis_of, mixes
 from .reduction import whole
 
@@ -58,8 +58,7 @@ def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> j
         b: The summand, in the shape of `a`.
         reverse: Whether it runs from the end, from `y[k + 1]` to `y[k]`.
     """
-    if a.shape != b.shape:
-        raise ValueError(f"a and b must have the same shape, got {a.shape} and {b.shape}")
+    check_same_shape(a=a, b=b)
     n = _scan_axis(b, axis)
 
     def compose(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:

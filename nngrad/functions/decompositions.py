@@ -17,7 +17,7 @@ from jax.scipy.linalg import expm
 from ..graph import Array, Function, Variable, composite, op
 from ..graph.arguments import NotNegative
 from .arithmetic import alike, floating, widened
-from .array import cast, eye, one_hot, trilu
+from .array import eye, like_floats, one_hot, trilu
 from .axes import rowwise
 from .factors import check_square, lu_decomposition, tall_qr
 from .linear import batch_matmul, square_matrices
@@ -51,7 +51,7 @@ def batch_eigh(x: Array, /) -> tuple[Variable, Variable]:
     """
     check_square(x)
     w, v = eigh(accurate(x))
-    return _like(w, x), _like(v, x)
+    return like_floats(w, x), like_floats(v, x)
 
 
 @composite
@@ -72,7 +72,7 @@ def batch_svd(x: Array, /) -> tuple[Variable, Variable, Variable]:
         ValueError: `x` has fewer than two axes.
     """
     u, s, vh = svd(_matrices_in(x))
-    return _like(u, x), _like(s, x), _like(vh, x)
+    return like_floats(u, x), like_floats(s, x), like_floats(vh, x)
 
 
 @composite
@@ -96,7 +96,7 @@ def batch_qr(x: Array, /) -> tuple[Variable, Variable]:
     q, r = tall_qr(wide if m >= n else wide[..., :m])
     if m < n:
         r = concatenate(r, batch_matmul(q, wide[..., m:], transpose_a=True), axis=-1)
-    return _like(q, x), _like(r, x)
+    return like_floats(q, x), like_floats(r, x)
 
 
 @composite
@@ -120,15 +120,10 @@ def batch_lu(x: Array, /) -> tuple[Variable, Variable, Variable]:
     k = min(m, n)
     lower = trilu(lu[..., :k], k=-1, upper=False) + eye(m, k, dtype=lu.dtype)
     rows = one_hot(expand_dims(permutation, -1), shape=(m,), dtype=lu.dtype)
-    return _like(swapaxes(rows, -1, -2), x), _like(lower, x), _like(trilu(lu[..., :k, :]), x)
+    return like_floats(swapaxes(rows, -1, -2), x), like_floats(lower, x), like_floats(trilu(lu[..., :k, :]), x)
 
 
-def _pinv_cost(f: Function) -> int:
-    (*batch, m, n) = f.inputs[0].shape
-    return 10 * math.prod(batch) * m * n * min(m, n)
-
-
-@op(axes=rowwise("(m,n)->(n,m)"), cost=_pinv_cost, precision="high")
+@op(axes=rowwise("(m,n)->(n,m)"), cost=lambda f: 10 * f.inputs[0].size * min(f.inputs[0].shape[-2:]), precision="high")
 def batch_pinv(x: Array, /, rtol: NotNegative | None = None) -> jax.Array:
     """The Moore-Penrose pseudoinverse `p` of each matrix in the last two axes.
 
@@ -158,11 +153,6 @@ def _matrices_in(x: Variable) -> Variable:
     if x.ndim < 2:
         raise ValueError(f"x must have at least 2 axes, got shape {x.shape}")
     return accurate(x)
-
-
-def _like(y: Variable, x: Variable) -> Variable:
-    """A result computed from `x`, cast to its dtype."""
-    return cast(y, x.dtype) if x.spec.differentiable and y.dtype != x.dtype else y
 
 
 def _cofactor_cost(f: Function) -> int:
@@ -211,7 +201,8 @@ def cofactors(a: jax.Array, *directions: jax.Array) -> jax.Array:
     for columns in itertools.permutations(range(order)):
         terms = [f"...{letters}", *[f"...{letters[i]}{letters[columns[i]]}" for i in range(1, order)]]
         output = "...a" if columns[0] == 0 else f"...a{letters[columns[0]]}"
-        y = jnp.einsum(f"{','.join(terms)}->{output}", products, *turned) * _sign(columns)
+        sign = math.prod([1 if a < b else -1 for a, b in itertools.combinations(columns, 2)])  # of the permutation
+        y = jnp.einsum(f"{','.join(terms)}->{output}", products, *turned) * sign
         diagonal, rest = (diagonal + y, rest) if columns[0] == 0 else (diagonal, rest + y)
     orientation = (jnp.linalg.det(u) * jnp.linalg.det(v)).conj()
     inner = rest + diagonal[..., None] * jnp.eye(n, dtype=a.dtype)
@@ -233,11 +224,6 @@ def _other_products(s: Any, order: int) -> Any:
     pairs = itertools.combinations(index[:-1], 2)
     same = functools.reduce(operator.or_, [(i == j)[..., 0] for i, j in pairs])
     return jnp.where(same, 0, jnp.prod(factors, axis=-1))
-
-
-def _sign(columns: tuple[int, ...]) -> int:
-    """1 for an even permutation, -1 for an odd one."""
-    return int(np.prod([1 if a < b else -1 for a, b in itertools.combinations(columns, 2)]))
 
 
 def _exponential_cost(f: Function) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from ..graph import Array, Variable, as_variable, composite
 from ..graph.arguments import Ints
 from . import linear, slicing
-from .array import in_dtype
+from .array import like_floats
 from .convolution import check_convolution, finished, steps_of, with_one_batch_axis
 from .moments import accurate
 from .movement import concatenate, reshape, transpose
@@ -66,8 +66,11 @@ def deformable_convolution(
     moves = accurate(taken[0])  # else nearby positions on large images would coincide
     places = _places((height, width), sizes, window, moves.dtype)
     rows, columns = (place + moves[..., i] for i, place in enumerate(places))
-    read = _interpolated(_by_group(x, deformable_group), rows, columns, taken[1][..., 0] if mask is not None else None)
-    read = reshape(read, shape=(x.shape[0], deformable_group, *sizes, k, x.shape[-1] // deformable_group))
+    per_group = (deformable_group, x.shape[-1] // deformable_group)
+    apart = transpose(reshape(x, shape=(*x.shape[:3], *per_group)), axes=(0, 3, 1, 2, 4))
+    apart = reshape(apart, shape=(x.shape[0] * deformable_group, *x.shape[1:3], per_group[1]))
+    read = _interpolated(apart, rows, columns, taken[1][..., 0] if mask is not None else None)
+    read = reshape(read, shape=(x.shape[0], deformable_group, *sizes, k, per_group[1]))
     read = reshape(transpose(read, axes=(0, 2, 3, 4, 1, 5)), shape=(x.shape[0] * math.prod(sizes), k, group, -1))
     read = reshape(transpose(read, axes=(2, 0, 1, 3)), shape=(group, x.shape[0] * math.prod(sizes), -1))
     weight = reshape(weight, shape=(group, out // group, -1))
@@ -130,13 +133,6 @@ def _places(kernel: tuple[int, int], sizes: tuple[int, int], window: Any, dtype:
     )
 
 
-def _by_group(x: Variable, groups: int) -> Variable:
-    """(B, H, W, C) as (B * groups, H, W, C / groups)."""
-    batch, height, width, channels = x.shape
-    apart = reshape(x, shape=(batch, height, width, groups, channels // groups))
-    return reshape(transpose(apart, axes=(0, 3, 1, 2, 4)), shape=(batch * groups, height, width, channels // groups))
-
-
 def _interpolated(x: Variable, rows: Variable, columns: Variable, factor: Variable | None) -> Variable:
     """x (B, H, W, C), interpolated at rows and columns (B', group, *places), times a factor for each place: (B, Q, C)
     for all places in a row. B counts the groups of channels of each of B' samples."""
@@ -146,4 +142,4 @@ def _interpolated(x: Variable, rows: Variable, columns: Variable, factor: Variab
     pixels = reshape(x, shape=(batch, math.prod(sizes), channels))
     factor = None if factor is None else reshape(factor, shape=(batch, 1, count))
     y = sampled(pixels, positions, tuple(sizes), "zero", "linear", True, factor)
-    return in_dtype(y, x.dtype) if x.spec.differentiable else y
+    return like_floats(y, x)

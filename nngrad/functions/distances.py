@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 
 from ..graph import Array, AsFloats, Variable, as_variable, composite
 from ..graph.arguments import NotNegativeScalar, PositiveScalar, Scalar, one_of
 from .activation import relu
-from .arithmetic import maximum_scalar
+from .arithmetic import check_same_shape, maximum_scalar
 from .array import cast, zeros_like
 from .comparison import equal
 from .contractions import einsum
@@ -18,7 +18,8 @@ from .elementwise import abs
 from .indexing import where
 from .linear import batch_matmul
 from .movement import reshape
-from .reduction import mean, norm, sum
+from .reduction import mean, sum
+from .reduction import norm as length
 from .shaping import expand_dims
 
 MeanOrNo: TypeAlias = Annotated[str, one_of("mean", "no")]
@@ -38,7 +39,8 @@ def mean_squared_error(x0: AsFloats, x1: Array, /) -> Variable:
     Args:
         x1: The same shape.
     """
-    d = _difference(x0, x1)
+    check_same_shape(x0=x0, x1=x1)
+    d = x0 - x1
     return mean(d * d)
 
 
@@ -49,14 +51,8 @@ def mean_absolute_error(x0: AsFloats, x1: Array, /) -> Variable:
     Args:
         x1: The same shape.
     """
-    return mean(abs(_difference(x0, x1)))
-
-
-def _difference(x0: Variable, x1: Variable) -> Variable:
-    if x0.shape != x1.shape:
-        raise ValueError(f"x0 and x1 must have the same shape, got {x0.shape} and {x1.shape}")
-    difference: Variable = x0 - x1
-    return difference
+    check_same_shape(x0=x0, x1=x1)
+    return mean(abs(x0 - x1))
 
 
 @composite
@@ -73,7 +69,7 @@ def cdist(x0: AsFloats, x1: Array, /, p: float = 2) -> Variable:
     """
     if x0.ndim < 2 or x1.ndim < 2 or x0.shape[-1] != x1.shape[-1]:
         raise ValueError(f"x0 and x1 must be (*batch, m, n) and (*batch, k, n), got {x0.shape} and {x1.shape}")
-    return norm(expand_dims(x0, -2) - expand_dims(x1, -3), p=p, axis=-1)
+    return length(expand_dims(x0, -2) - expand_dims(x1, -3), p=p, axis=-1)
 
 
 @composite
@@ -84,7 +80,7 @@ def cosine_similarity(x0: AsFloats, x1: Array, /, axis: int = 1, eps: PositiveSc
         x1: Of any shape that broadcasts with that of `x0`.
         eps: The least norm, so that the similarity with a vector of zeros is 0.
     """
-    x0, x1 = (x / maximum_scalar(norm(x, axis=axis, keepdims=True), val=eps) for x in (x0, x1))
+    x0, x1 = (x / maximum_scalar(length(x, axis=axis, keepdims=True), val=eps) for x in (x0, x1))
     return sum(x0 * x1, axis=axis)
 
 
@@ -103,7 +99,7 @@ def contrastive(x0: Array, x1: Array, y: Array, /, margin: PositiveScalar = 1, r
         raise ValueError(f"x0 and x1 must be (pairs, n) and y (pairs,), got {x0.shape}, {x1.shape} and {y.shape}")
     difference = x0 - x1
     y = cast(y, difference.dtype)
-    near, apart = relu(margin - norm(difference, axis=1)), 1 - y
+    near, apart = relu(margin - length(difference, axis=1)), 1 - y
     # Derivatives of a distance of 0, which may be infinite, are no part of the loss of a pair that belongs together.
     hinge = where(apart, near * near, zeros_like(near))
     loss = 0.5 * (y * sum(difference * difference, axis=1) + apart * hinge)
@@ -181,19 +177,15 @@ def discriminative_margin_based_clustering_loss(
     centres = sums / reshape(maximum_scalar(counts, val=1), shape=(k, batch, 1))
 
     own = einsum(members, centres, equation="knhw,kne->nehw")
-    far = relu(_norm(embeddings - own, norm, 1) - delta_v)
+    far = relu(length(embeddings - own, p=norm, axis=1) - delta_v)
     weights = members / reshape(maximum_scalar(sum(counts, axis=1), val=1), shape=(k, 1, 1, 1))
     variance = sum(sum(weights, axis=0) * far * far) * (1 / k)
 
     pairs = list(itertools.combinations(range(k), 2))
-    size = sum(_norm(centres, norm, (1, 2))) * (1 / (k * batch))
+    size = sum(length(centres, p=norm, axis=(1, 2))) * (1 / (k * batch))
     distance = sum(centres) * 0
     if pairs:
         first, second = (np.array(each) for each in zip(*pairs, strict=True))
-        near = relu(2 * delta_d - _norm(centres[first] - centres[second], norm, 2))
+        near = relu(2 * delta_d - length(centres[first] - centres[second], p=norm, axis=2))
         distance = sum(near * near) * (1 / (len(pairs) * batch))
     return alpha * variance, beta * distance, gamma * size
-
-
-def _norm(x: Variable, p: int, axis: Any) -> Variable:
-    return norm(x, p=p, axis=axis)

@@ -22,7 +22,7 @@ from ..graph import Array, Variable, as_variable, composite, op
 from ..graph.arguments import PositiveScalar, Probability, Shape, Size, between
 from ..graph.leaf import common_floating
 from . import activation, elementwise, movement, slicing
-from .arithmetic import broadcast_pair, floating, widened
+from .arithmetic import broadcast_pair, check_same_shape, floating, widened
 from .indexing import along
 from .operands import repeated
 from .stochastic import key_leaf, typed_key
@@ -63,43 +63,14 @@ def log_gamma_sample(key: Array, k: Array, /) -> jax.Array:
     wide = widened(k)
     positive = lax.gt(wide, lax.full_like(wide, 0))
     shapes = lax.select(positive, wide, lax.full_like(wide, 1))
-    drawn = _MOVED.bind(shapes, lax.stop_gradient(_log_gamma(typed_key(key), lax.stop_gradient(shapes))))
+    y = jax.random.loggamma(typed_key(key), lax.stop_gradient(shapes), dtype=shapes.dtype)
+    drawn = _MOVED.bind(shapes, lax.stop_gradient(y))
     return lax.convert_element_type(lax.select(positive, drawn, lax.full_like(drawn, np.nan)), k.dtype)
 
 
-_MOST_ROUNDS = 64
-"""The largest number of rounds of rejection; each accepts an element with probability 0.95 or more."""
-
-
-def _log_gamma(key: jax.Array, k: jax.Array) -> jax.Array:
-    """Logarithms of samples for positive shapes, by rejection (Marsaglia and Tsang, A simple method for generating
-    gamma variables, 2000): d (1 + c x)^3 with a normal x. Those for shapes k below 1 come from the shape k + 1."""
-    key, last = jax.random.split(key)
-    below = k < 1
-    d = jnp.where(below, k + 1, k) - 1 / 3
-    c = lax.rsqrt(9 * d)
-
-    def draw(state: tuple[Any, jax.Array, jax.Array]) -> tuple[Any, jax.Array, jax.Array]:
-        turn, y, missing = state
-        for_x, for_u = jax.random.split(jax.random.fold_in(key, turn))
-        x = lax.convert_element_type(jax.random.normal(for_x, k.shape, jnp.float32), k.dtype)
-        u = lax.convert_element_type(jax.random.uniform(for_u, k.shape, jnp.float32), k.dtype)
-        cube = lax.integer_pow(1 + c * x, 3)
-        log_cube = jnp.where(cube > 0, lax.log(jnp.abs(cube)), -jnp.inf)
-        taken = missing & (lax.log(u) < 0.5 * x * x + d * (1 - cube + log_cube))
-        return turn + 1, jnp.where(taken, log_cube, y), missing & ~taken
-
-    start = np.int32(0), lax.full_like(k, np.nan), lax.full_like(k, True, dtype=bool)
-    _, y, _ = lax.while_loop(lambda state: (state[0] < _MOST_ROUNDS) & jnp.any(state[2]), draw, start)
-    y = y + lax.log(d)
-    # In (0, 1]: 0 has no logarithm.
-    u = lax.convert_element_type(1 - jax.random.uniform(last, k.shape, jnp.float32), k.dtype)
-    return jnp.where(below, y + lax.log(u) / k, y)
-
-
 _MOVED = Primitive("moved_with_the_shape")
-"""Samples, with their derivative with respect to the shapes for when JAX differentiates the emitted function: it cannot
-differentiate the rejection loop. Not a `custom_jvp`: JAX loses such rules when it differentiates a loop twice."""
+"""Samples, with their derivative with respect to the shapes for when JAX differentiates the emitted function: its own
+derivative of them has no further ones. Not a `custom_jvp`: JAX loses those when it differentiates a loop twice."""
 
 
 def _gamma_tangent(along: Any, y: Any, k: Any, _: Any) -> Any:
@@ -287,8 +258,7 @@ def random_choice(x: Array, w: Array, /, shape: Shape = (), replace: bool = True
     Raises:
         ValueError: The shapes differ, there are no elements, or too few without `replace`; or `seed` is below -1.
     """
-    if x.shape != w.shape:
-        raise ValueError(f"w must have the shape of x, {x.shape}, got {w.shape}")
+    check_same_shape(x=x, w=w)
     shape = shape or (1,)
     index = weighted_choice(key_leaf(seed, "random_choice"), w, count=math.prod(shape), replace=replace)
     points, rows = along(index, x.ndim - 1)

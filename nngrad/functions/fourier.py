@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Variable, as_variable, composite, op
-from ..graph.arguments import AtLeastOne, Shape, Static, as_float, between, checked_choice, coerced
+from ..graph.arguments import AtLeastOne, Ignored, Shape, Static, as_float, between, checked_choice, coerced
 from ..graph.leaf import refuse_too_many
 from . import movement, slicing
 from .arithmetic import alike, floating
@@ -202,7 +202,7 @@ _WINDOWS = {"hanning": 0.5, "hamming": 0.54, "rectangular": 1.0}
 @composite
 def stft(
     x: Array, /, window_size: int, stride: AtLeastOne, fft_size: int, window_type: Static = "hanning",
-    center: bool = True, pad_mode: str = "reflect", as_istft_backward: bool = False, onesided: bool = True,
+    center: bool = True, pad_mode: str = "reflect", *, onesided: bool = True,
 ) -> tuple[Variable, Variable]:
     """Short-time Fourier transform: the transform of a signal under a sliding window.
 
@@ -215,8 +215,6 @@ def stft(
             `window_size` numbers.
         center: Whether windows are centred at multiples of `stride`; then both ends of x are padded by `fft_size // 2`.
         pad_mode: How x is padded, as `mode` of `pad`.
-        as_istft_backward: Whether to compute the transpose of `istft` with the other arguments, where x is a gradient
-            of its result. For nnabla's sake: gradients of `istft` do not need it.
         onesided: Whether to leave out the frequencies above `fft_size // 2`, which are conjugates of those below.
 
     Returns:
@@ -224,24 +222,15 @@ def stft(
         frequencies if not `onesided`.
 
     Raises:
-        ValueError: An argument is out of range, `window_type` is unknown, or x is too short; or with
-            `as_istft_backward`, `istft` would refuse the arguments or not return the length of x.
+        ValueError: An argument is out of range, `window_type` is unknown, or x is too short.
     """
     window = _window(window_size, fft_size, window_type)
     margin = fft_size // 2 if center else 0
     if x.ndim == 0 or x.shape[-1] + 2 * margin < fft_size:
         raise ValueError(f"x must be at least fft_size={fft_size} long with padding, got shape {x.shape}")
-    if as_istft_backward:
-        count, left = divmod(x.shape[-1] + 2 * margin - fft_size, stride)
-        if left:
-            raise ValueError(f"x of shape {x.shape} does not have a length that istft returns for stride {stride}")
-        x = x * as_variable(_shares(window, count + 1, stride, margin), floating=x.dtype)
     if margin:
-        x = movement.pad(x, (margin, margin), mode="constant" if as_istft_backward else pad_mode)
+        x = movement.pad(x, (margin, margin), mode=pad_mode)
     real, imaginary = real_fft(frames(x, size=fft_size, stride=stride) * as_variable(window, floating=x.dtype))
-    if as_istft_backward:
-        counts = as_variable((_counts(fft_size) if onesided else 1) / fft_size, floating=real.dtype)
-        real, imaginary = real * counts, imaginary * counts
     if not onesided:
         others = slice((fft_size - 1) // 2, 0, -1)
         real, imaginary = (
@@ -253,7 +242,7 @@ def stft(
 @composite
 def istft(
     y_r: Array, y_i: Array, /, window_size: int, stride: AtLeastOne, fft_size: int,
-    window_type: Static = "hanning", center: bool = True, pad_mode: str = "reflect", as_stft_backward: bool = False,
+    window_type: Static = "hanning", center: bool = True, pad_mode: Ignored = "reflect", *,
     onesided: bool = True,
 ) -> Variable:
     """The inverse of `stft`: windowed inverse transforms, added and divided by the sum of squared windows.
@@ -265,9 +254,7 @@ def istft(
             part.
         y_i: The imaginary part, of the same shape.
         center: As for `stft`: the padding is cut off.
-        pad_mode: As for `stft`. It only matters with `as_stft_backward`, since padding is not part of the result.
-        as_stft_backward: Whether to compute the transpose of `stft` with the other arguments, where y_r and y_i are
-            gradients of its results. For nnabla's sake: gradients of `stft` do not need it.
+        pad_mode: Ignored, since padding is not part of the result.
         onesided: Whether the frequencies above `fft_size // 2` are left out. Otherwise the real part of the inverse
             transform counts.
         ...: As for `stft`.
@@ -294,16 +281,11 @@ def istft(
             each[..., : fft_size // 2 + 1] + sign * movement.pad(each[..., others], widths)
             for each, sign in ((real, 1), (imaginary, -1))
         )
-    if not as_stft_backward:
-        counts = as_variable((_counts(fft_size) if onesided else 1) / fft_size, floating=y_r.dtype)
-        real, imaginary = real * counts, imaginary * counts
-    x = real_fft_transpose(real, imaginary, size=fft_size)
+    counts = as_variable((_counts(fft_size) if onesided else 1) / fft_size, floating=y_r.dtype)
+    x = real_fft_transpose(real * counts, imaginary * counts, size=fft_size)
     x = x * as_variable(window, floating=x.dtype)
     length = (count - 1) * stride + fft_size
     x = frames_transpose(x, shape=(*x.shape[:-2], length), size=fft_size, stride=stride)
-    kept = (*x.shape[:-1], length - 2 * margin)
-    if as_stft_backward:
-        return movement.pad_transpose(x, shape=kept, pad_width=(margin, margin), mode=pad_mode) if margin else x
     shares = as_variable(_shares(window, count, stride, margin), floating=x.dtype)
     return slicing.getitem(x, (..., slice(margin, length - margin))) * shares
 

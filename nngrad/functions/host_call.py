@@ -40,7 +40,13 @@ def called_on_host(
         results = results if isinstance(results, tuple | list) else (results,)
         if len(results) != len(outputs):
             raise ValueError(f"{name}: expected {len(outputs)} arrays, as declared, got {len(results)}")
-        return tuple([_packed(_fitted(r, s, i, name)) for i, (r, s) in enumerate(zip(results, outputs, strict=True))])
+        packed_results = []
+        for i, (array, spec) in enumerate(zip(map(np.asarray, results), outputs, strict=True)):
+            if array.shape != spec.shape:
+                raise ValueError(f"{name}: output {i} must have shape {spec.shape}, as declared or inferred, got "
+                                 f"{array.shape}")
+            packed_results.append(_packed(array.astype(spec.dtype, copy=False)))
+        return tuple(packed_results)
 
     results = jax.pure_callback(
         call, tuple(map(_transport, outputs)), *map(_sent, arrays), vmap_method="sequential"
@@ -57,14 +63,10 @@ def shapes_by_running(function: Callable[..., Any], inputs: Sequence[jax.ShapeDt
     """Shapes and dtypes of the results of `function`, which runs once on arrays of ones."""
     with np.errstate(all="ignore"):
         results = function(*[np.ones(s.shape, s.dtype) for s in inputs])
-    if isinstance(results, tuple | list):
-        return tuple([_spec(r) for r in results])
-    return _spec(results)
-
-
-def _spec(array: Any) -> jax.ShapeDtypeStruct:
-    array = np.asarray(array)
-    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+    several = isinstance(results, tuple | list)
+    arrays = [np.asarray(r) for r in (results if several else (results,))]
+    specs = tuple([jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays])
+    return specs if several else specs[0]
 
 
 def _narrowed(spec: Any, name: str) -> jax.ShapeDtypeStruct:
@@ -72,13 +74,6 @@ def _narrowed(spec: Any, name: str) -> jax.ShapeDtypeStruct:
     if not (hasattr(spec, "shape") and hasattr(spec, "dtype")):
         raise TypeError(f"{name}: infer must return a jax.ShapeDtypeStruct(shape, dtype) for each output, got {spec!r}")
     return jax.ShapeDtypeStruct(tuple(spec.shape), jax.dtypes.canonicalize_dtype(spec.dtype))
-
-
-def _fitted(result: Any, spec: jax.ShapeDtypeStruct, i: int, name: str) -> np.ndarray[Any, Any]:
-    array = np.asarray(result)
-    if array.shape != spec.shape:
-        raise ValueError(f"{name}: output {i} must have shape {spec.shape}, as declared or inferred, got {array.shape}")
-    return array.astype(spec.dtype, copy=False)
 
 
 # The callback runs in a thread of its own, where JAX's x64 is off even if it is on in the graph, and 64-bit values
@@ -102,13 +97,8 @@ def _received(array: Any, spec: jax.ShapeDtypeStruct) -> Any:
 
 
 def _unpacked(array: np.ndarray[Any, Any], spec: jax.ShapeDtypeStruct) -> np.ndarray[Any, Any]:
-    if not _needs_x64(spec.dtype):
-        return array
-    values: np.ndarray[Any, Any] = np.ascontiguousarray(array).reshape(-1).view(spec.dtype)
-    return values.reshape(spec.shape)
+    return np.ascontiguousarray(array).view(spec.dtype)[..., 0] if _needs_x64(spec.dtype) else array
 
 
 def _packed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    if not _needs_x64(array.dtype):
-        return array
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint32).reshape(*array.shape, 2)
+    return np.ascontiguousarray(array[..., None]).view(np.uint32) if _needs_x64(array.dtype) else array

@@ -4,7 +4,6 @@ inputs become float32."""
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +11,11 @@ import jax.scipy.special
 import numpy as np
 from jax import lax
 
-from ..graph import Array, Variable, op
+from ..graph import Array, Variable, composite, op
 from ..graph.arguments import AtLeastOne, Size, as_int, coerced
-from ..graph.leaf import as_operands
 from ..graph.signatures import explained_by_name
 from .arithmetic import alike, floating, floating_pair, of_floats, widened
 from .distributions import quadrature
-from .docstrings import completed
 from .special import digamma_difference, stirling_error
 
 # ---------------------------------------------------------------- of the gamma distribution
@@ -37,44 +34,26 @@ def incomplete_gamma(a: Array, x: Array, /, upper: bool = False) -> jax.Array:
     return lax.convert_element_type((lax.igammac if upper else lax.igamma)(widened(a), widened(x)), x.dtype)
 
 
-def _shape_first(function: str, a: Any, x: Any) -> tuple[Variable, Variable]:
-    """The operands; a number `x` is refused, as these functions had the other order at first."""
-    if isinstance(x, int | float):
-        raise TypeError(
-            f"{function}: the shape comes first, as in SciPy: {function}(a, x). If {x!r} is the shape, write "
-            f"{function}({x!r}, x); if it is x, np.array({x!r})"
-        )
-    if isinstance(a, int | float) and not a > 0:
-        raise ValueError(f"{function}: a must be positive, got {a!r}")
-    a, x = as_operands((a, x), ("a", "x"), function)
-    return a, x
-
-
-@explained_by_name
-def gammainc(a: Array, x: Array) -> Variable:
+@composite
+def gammainc(a: Array, x: Array, /) -> Variable:
     """The regularized lower incomplete gamma function: the integral of `t^(a-1) exp(-t)` from 0 to x, over Gamma(a).
 
     Args:
-        a: The shape, positive: any shape, or a number.
-        x: Not negative, of a shape that broadcasts with that of `a`; no plain number, which was the shape in the
-            former order of arguments.
-
-    Raises:
-        TypeError: `x` is a plain number.
-        ValueError: A number `a` is not positive.
+        ...: Arguments as in `incomplete_gamma`.
     """
-    return incomplete_gamma(*_shape_first("gammainc", a, x))
+    y: Variable = incomplete_gamma(a, x)
+    return y
 
 
-@explained_by_name
-@completed
-def gammaincc(a: Array, x: Array) -> Variable:
+@composite
+def gammaincc(a: Array, x: Array, /) -> Variable:
     """The regularized upper incomplete gamma function, `1 - gammainc(a, x)`, accurate where it is small.
 
     Args:
-        ...: As for `gammainc`.
+        ...: Arguments as in `incomplete_gamma`.
     """
-    return incomplete_gamma(*_shape_first("gammaincc", a, x), upper=True)
+    y: Variable = incomplete_gamma(a, x, upper=True)
+    return y
 
 
 # ---------------------------------------------------------------- of the beta distribution
@@ -177,7 +156,7 @@ def expn(n: int, x: Array) -> Variable:
         x: Any shape, positive; integers are taken as float32.
 
     Raises:
-        TypeError: `n` is not an int; formerly it came second.
+        TypeError: `n` is not an int.
         ValueError: `n` is below 1.
     """
     return exponential_integral(x, order=coerced(as_int, n, "n"))

@@ -1,4 +1,4 @@
-"""Matrix-free linear solvers: conjugate gradients, BiCGSTAB and GMRES.
+"""Matrix-free linear solvers: conjugate gradients and GMRES.
 
 `jax.scipy.sparse.linalg` has these too. But there JAX always transposes the matrix, which not every function on arrays
 allows, and does not count products. Here each method improves an approximation and restarts from its result until the
@@ -70,32 +70,6 @@ def _conjugate_gradients(product: Product, x: Any, r: Any, target: Any, steps: A
     return x, steps
 
 
-def _bicgstab(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int) -> tuple[Any, Any]:
-    """Van der Vorst (1992)."""
-    shadow = r
-
-    def goes_on(state: tuple[Any, ...]) -> Any:
-        _, r, _, along, steps = state
-        # When r becomes orthogonal to the shadow residual, the method breaks down and restarts from the current x.
-        return (euclidean_norm(r) > target) & (jnp.abs(along) > jnp.finfo(r.dtype).tiny) & (steps < most)
-
-    def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, r, p, along, steps = state
-        v = product(p)
-        rate = along / jnp.vdot(shadow, v)
-        s = r - rate * v
-        t = product(s)
-        square = jnp.vdot(t, t)
-        weight = jnp.where(square > 0, jnp.vdot(t, s) / jnp.where(square > 0, square, 1), 0)
-        x, r = x + rate * p + weight * s, s - weight * t
-        after = jnp.vdot(shadow, r)
-        p = r + (after / along) * jnp.where(weight != 0, rate / weight, 0) * (p - weight * v)
-        return x, r, p, after, steps + 2
-
-    x, *_, steps = lax.while_loop(goes_on, step, (x, r, r, jnp.vdot(r, r), steps))
-    return x, steps
-
-
 _BASIS = 30
 """The largest number of basis vectors in GMRES."""
 
@@ -151,7 +125,6 @@ def _iterate(product: Product, x: Any, r: Any, target: Any, steps: Any, most: in
 
 METHODS: dict[str, Callable[[Product, Any, Any, Any, Any, int], tuple[Any, Any]]] = {
     "cg": _conjugate_gradients,
-    "bicgstab": _bicgstab,
     "gmres": _gmres,
     "iterate": _iterate,
 }

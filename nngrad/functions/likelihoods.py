@@ -11,6 +11,7 @@ from ..graph.arguments import as_int
 from ..graph.leaf import as_variables
 from ..graph.signatures import explained_by_name
 from .activation import softplus
+from .arithmetic import check_same_shape
 from .array import cast, zeros_like
 from .comparison import equal_scalar
 from .distances import MeanOrNo, SumOrNo, reduced_loss
@@ -22,12 +23,6 @@ from .reduction import logsumexp, sum
 from .special import log1p
 
 
-def _check_same_shape(**inputs: Variable) -> None:
-    if len({x.shape for x in inputs.values()}) > 1:
-        shapes = ", ".join([str(x.shape) for x in inputs.values()])
-        raise ValueError(f"{', '.join(inputs)} must have the same shape, got {shapes}")
-
-
 @composite
 def bernoulli_nll(x: Array, y: Array, /, reduce: SumOrNo = "sum") -> Variable:
     """`softplus(y) - x y`: for outcomes `x` whose probability is `sigmoid(y)`.
@@ -37,7 +32,7 @@ def bernoulli_nll(x: Array, y: Array, /, reduce: SumOrNo = "sum") -> Variable:
         y: Scores, of the same shape.
         reduce: 'sum', or 'no' for each element.
     """
-    _check_same_shape(x=x, y=y)
+    check_same_shape(x=x, y=y)
     return reduced_loss(softplus(y) - x * y, reduce)
 
 
@@ -51,7 +46,7 @@ def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum
         ln_var: Logarithms of the variances, of the same shape.
         reduce: 'sum', or 'no' for each element.
     """
-    _check_same_shape(x=x, mean=mean, ln_var=ln_var)
+    check_same_shape(x=x, mean=mean, ln_var=ln_var)
     d = x - mean
     return reduced_loss(0.5 * (ln_var + d * d * exp(-ln_var) + math.log(2 * math.pi)), reduce)
 
@@ -65,7 +60,7 @@ def gaussian_kl_divergence(mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum
         ln_var: Logarithms of the variances, of the same shape.
         reduce: 'sum', or 'no' for each element.
     """
-    _check_same_shape(mean=mean, ln_var=ln_var)
+    check_same_shape(mean=mean, ln_var=ln_var)
     loss = 0.5 * (mean * mean + exp(ln_var) - ln_var - 1)
     return reduced_loss(loss, reduce)
 

@@ -300,7 +300,9 @@ def batch_inv(x: Array, /) -> jax.Array:
 
     Args:
         x: (*batch, n, n). A singular matrix gives values that are infinite or NaN.
-        ...: As for `half_lower`.
+
+    Raises:
+        ValueError: The matrices are not square.
     """
     return _by_elimination(jnp.linalg.inv, x)
 
@@ -312,7 +314,8 @@ def batch_det(x: Array, /) -> jax.Array:
     Its derivatives of every order are those of a polynomial, and exact for singular matrices too (`batch_cofactor`).
 
     Args:
-        ...: As for `half_lower`.
+        x: (*batch, n, n).
+        ...: As for `batch_inv`.
 
     Returns:
         (*batch).
@@ -325,7 +328,7 @@ def batch_logdet(x: Array, /) -> jax.Array:
     """log |det| of each matrix in the last two axes; -inf for a singular one.
 
     Args:
-        ...: As for `half_lower`.
+        ...: As for `batch_det`.
 
     Returns:
         (*batch).
@@ -342,24 +345,7 @@ def batch_cholesky(x: Array, /, upper: bool = False) -> jax.Array:
     Args:
         x: (*batch, n, n); only the symmetric part is used. The factor is NaN where it is not positive definite.
         upper: Whether to return the upper factor U of x = U' U instead of the lower one, L of x = L L'.
-        ...: As for `half_lower`.
+        ...: As for `batch_inv`.
     """
     y = jnp.linalg.cholesky(square_matrices(x), upper=upper, symmetrize_input=True)
     return lax.convert_element_type(y, floating(x).dtype)
-
-
-@op(linear=True, axes=rowwise("(n,n)->(n,n)"))
-def half_lower(x: Array, /) -> jax.Array:
-    """The lower triangle of each matrix in the last two axes, with its diagonal halved, and zeros above.
-
-    Args:
-        x: (*batch, n, n).
-
-    Raises:
-        ValueError: The matrices are not square.
-    """
-    square_matrices(x)
-    x = floating(x)
-    row, column = (lax.broadcasted_iota(jnp.int32, x.shape, axis) for axis in (x.ndim - 2, x.ndim - 1))
-    lower = lax.select(lax.gt(row, column), x, lax.full_like(x, 0))
-    return lax.select(lax.eq(row, column), x * x.dtype.type(0.5), lower)

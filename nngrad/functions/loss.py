@@ -14,7 +14,7 @@ from ..graph.arguments import DTypeName, NotNegativeScalar, PositiveScalar
 from ..graph.spec import FLOAT32
 from . import array, elementwise, movement, reduction
 from .activation import relu
-from .arithmetic import floating, floating_pair, is_floating, maximum2, minimum2, widened
+from .arithmetic import check_same_shape, floating, floating_pair, is_floating, maximum2, minimum2, widened
 from .axes import axis_of, mixes
 from .moments import accurate
 
@@ -240,8 +240,7 @@ def kl_multinomial(p: Array, q: Array, /, base_axis: int = 1) -> Variable:
     Returns:
         The divergences: the shape of `p` before `base_axis`, and an axis of size 1.
     """
-    if p.shape != q.shape:
-        raise ValueError(f"p and q must have the same shape, got {p.shape} and {q.shape}")
+    check_same_shape(p=p, q=q)
     base = axis_of(base_axis, p.ndim, "base_axis")
     dtype = p.dtype if p.spec.differentiable else FLOAT32
     p, q = accurate(p), accurate(q)  # 16 bits would lose 1e-8

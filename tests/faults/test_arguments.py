@@ -37,12 +37,6 @@ HUGE = 2**40
 
 test_refused = refused([
     (lambda: F.sinc_derivative(1.0, order=10**5), "sinc_derivative: order must be between 0 and 200"),
-    (lambda: F.contraction(rows(2), terms=((0,),), output=(1,)), r"contraction\(.*output must .* got \(1,\)"),
-    (lambda: F.contraction(rows(2), terms=((0, 1),), output=(0,)), r"contraction\(.*terms\[0\] must have an index"),
-    (lambda: F.contraction(rows(2), terms=(0,), output=(0,)), r"contraction\(.*terms\[0\] must be a tuple of index"),
-    (lambda: F.contraction(rows(2), terms=((0,), (0,)), output=()), r"contraction\(.*terms must be a tuple with one"),
-    (lambda: F.contraction(rows(2), rows(3), terms=((0,), (0,)), output=()), r"contraction\(.*sizes, 2 and 3"),
-    (lambda: F.contraction(rows(2), terms=((-1,),), output=()), r"contraction\(.*terms\[0\]"),
     (lambda: F.average_pooling(X, (2, 2), pad=HUGE), r"average_pooling\(.*pad .* range of int32"),
     (lambda: F.max_pooling(X, (2, 2), pad=HUGE), r"max_pooling\(.*pad .* range of int32"),
     (lambda: F.sum_pooling(X, HUGE, ignore_border=False), r"sum_pooling\(.*kernel .* range of int32"),

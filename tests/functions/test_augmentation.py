@@ -124,5 +124,5 @@ test_bad_arguments = refused([
     (lambda: F.random_flip(IMAGES, axes=0), "^random_flip: axes must be axes of a sample, 1 or above, got 0"),
     (lambda: F.random_erase(IMAGES[0]), "^random_erase: x must have three axes from base_axis"),
     (lambda: F.image_augmentation(IMAGES, shape=(1, 3, 3)), "^image_augmentation: shape .* with 2 channels as x has"),
-    (lambda: F.vat_noise(IMAGES, IMAGES[0]), "^vat_noise: w must have the shape of x"),
+    (lambda: F.vat_noise(IMAGES, IMAGES[0]), "^vat_noise: x and w must have the same shape"),
 ])

@@ -98,5 +98,5 @@ test_bad_arguments = refused([
     (lambda: F.rand_gamma(-1.0), ValueError, "^rand_gamma: k must be positive, got -1"),
     (lambda: F.rand_beta(beta=0), ValueError, "^rand_beta: beta must be positive"),
     (lambda: F.rand_binomial(-1), ValueError, "n must be between 0"),
-    (lambda: F.random_choice(np.ones(3), np.ones(2)), ValueError, "^random_choice: w must have the shape of x"),
+    (lambda: F.random_choice(np.ones(3), np.ones(2)), ValueError, "^random_choice: x and w must have the same shape"),
 ])

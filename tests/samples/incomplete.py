@@ -59,6 +59,8 @@ def principal_value(x):
 SAMPLES = [
     sample("incomplete_gamma", positive(2, 3), positive(3), ref=lower_gamma),
     sample("incomplete_gamma", positive(2, 3), positive(3), upper=True, ref=lambda a, x: 1 - lower_gamma(a, x)),
+    sample("gammainc", positive(2, 3), positive(3), ref=lower_gamma, orders=1),
+    sample("gammaincc", positive(2, 3), positive(3), ref=lambda a, x: 1 - lower_gamma(a, x), orders=1),
     sample("betainc", positive(2, 3), positive(3), between(0.2, 0.8, 3), ref=lower_beta),
     sample("beta_moment", between(1, 3, 2, 3), between(1, 3, 3), between(0.1, 0.2, 3), p=1, ref=moment(1, 0)),
     sample("beta_moment", between(1, 3, 2, 3), between(1, 3, 3), between(0.8, 0.9, 3), q=2, ref=moment(0, 2), orders=1),

@@ -47,9 +47,9 @@ def linear_solve(
         matrix: A linear function of a pytree like `b`, which is called once, on Variables without values; or an array
             (n, n).
         b: The right-hand side: a pytree of Variables, arrays and numbers; for an array (n,) or (n, m).
-        method: "cg" for symmetric positive definite matrices, "bicgstab" or "gmres" for others: these iterate, and
-            never form A. "dense" forms it, and all derivatives share its LU factors. By default "dense" for an array,
-            "gmres" for a function.
+        method: "cg" for symmetric positive definite matrices, "gmres" for others: these iterate, and never form A.
+            "dense" forms it, and all derivatives share its LU factors. By default "dense" for an array, "gmres" for a
+            function.
         tol: Iteration stops when the norm of `b - A x` is at most `tol` times that of `b`; by default eps^(2/3) for the
             machine epsilon of the dtype.
         atol: Or when it is at most `atol`.
