@@ -44,12 +44,11 @@ from .functions.checkpoints import checkpoint
 from .functions.custom_gradient import custom_gradient
 from .graph import Function, NdArray, Variable
 from .graph import engine as _engine
-from .graph.engine import Operators as _Operators
 from .graph.engine import is_provided_by as _is_provided_by
 from .graph.engine import is_there as _is_there
 from .graph.messages import ImportHints as _ImportHints
-from .graph.messages import NamesElsewhere as _NamesElsewhere
 from .graph.messages import no_attribute as _no_attribute
+from .graph.options import is_heard_by as _is_heard_by
 from .graph.placement import Placement as _Placement
 from .graph.signatures import explained as _explained
 from .random import seed
@@ -61,7 +60,7 @@ __all__ = [
     "FunctionHook", "Grad", "GradEndFunction", "LeastMemory", "MemoryBudget", "MissingRule", "Module",
     "ModuleDict", "ModuleList", "MovingAverage", "NdArray", "Parameter", "RecompilationWarning",
     "Segments", "Sequential", "Variable", "auto_forward", "backward", "bilaplacian", "cache_compilations",
-    "cast_parameters", "checkpoint", "checks", "clear_parameters", "compile", "context_scope", "count",
+    "checkpoint", "checks", "clear_parameters", "compile", "context_scope", "count",
     "custom_gradient", "debug", "derivatives", "deterministic", "device",
     "divergence", "draw", "executables", "explain", "export", "feed", "find_nan", "fisher", "fit", "fixed_point",
     "forward_all", "from_jax", "from_torch", "functions", "gauss_newton", "get_auto_forward", "get_current_context",
@@ -114,7 +113,7 @@ _ELSEWHERE = {
     "jax.to_jax": ("compile", "to_jax"),
     "memory": ("LeastMemory", "MemoryBudget", "Segments", "recompute"),
     "parameter": (
-        "cast_parameters", "clear_parameters", "get_current_parameter_scope", "get_parameter",
+        "clear_parameters", "get_current_parameter_scope", "get_parameter",
         "get_parameter_or_create", "get_parameters", "parameter_scope", "pop_parameter", "set_parameter",
     ),
     "solvers": (
@@ -190,7 +189,6 @@ if TYPE_CHECKING:
     from .parallel import hosts
     from .parallel.devices.mesh import mesh, shard
     from .parameter import (
-        cast_parameters,
         clear_parameters,
         get_current_parameter_scope,
         get_parameter,
@@ -221,14 +219,14 @@ if TYPE_CHECKING:
 _MODULE_OF = {name: module for module, names in _ELSEWHERE.items() for name in names}
 
 _is_there(f"{__name__}.cpu")  # which registers its passes
-_is_provided_by(f"{__name__}.compilations", _engine, "hint_at_cache", "watched_compilation")
+_is_heard_by(f"{__name__}.compilations", "compiled")
 _is_provided_by(f"{__name__}.memory", _engine, "policy_key", "rematerialised")
 _is_provided_by(f"{__name__}.inspection.estimates", _engine, "warn_of_cancelled")
-_is_provided_by(f"{__name__}.memory", _Operators, "recompute")
+_is_provided_by(f"{__name__}.memory", Variable, "recompute")
 _is_provided_by(f"{__name__}.parallel.devices.grid", _Placement, "across", "mesh_of")
 _is_provided_by(f"{__name__}.inspection.shown", Variable, "__repr__")
 _is_provided_by(f"{__name__}.inspection.shown", Function, "__repr__")
-_is_provided_by(f"{__name__}.nnabla.names", _NamesElsewhere, "argument", "counterpart", "hint")
+_is_provided_by(f"{__name__}.nnabla.names", _engine, "argument_elsewhere", "counterpart", "name_elsewhere")
 _is_provided_by(
     f"{__name__}.nnabla.links", Variable, "addgrad", "clear_all_graph_links", "creator", "function_references",
     "no_grad", "reset_shape", "rewire_on", "unchain", "unchain_backward", "unlinked", "visit", "visit_check",

@@ -5,33 +5,28 @@ from __future__ import annotations
 import itertools
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 
-from .extend import (
-    Block,
-    Op,
-    Program,
-    SourceLocation,
-    Spec,
-    bodies_in,
-    cache_about_structures,
-    engine,
-    provide,
-    users_location,
-    warn_user,
-)
+from .extend import Block, BoundedCache, CompilationEvent, Op, Program, SourceLocation, Spec, bodies_in, warn_user
 
 LONG = 5.0
 """Seconds of one compilation from which on the cache is worth a hint."""
 
 
+def hear(event: CompilationEvent) -> None:
+    """Hear of a compilation, which may call for a hint or a warning."""
+    if event.program is not None and event.place is not None:
+        warn_of_repetition(event.program, event.seconds, event.place)
+    hint_at_cache(event.seconds)
+
+
 def hint_at_cache(seconds: float) -> None:
     """Tell, once in a process, of the cache on disk, if there is none and a compilation took so long."""
-    kept = jax.config.values["jax_compilation_cache_dir"] or not jax.config.values["jax_enable_compilation_cache"]
-    if seconds > LONG and not kept and next(_hints) == 0:
+    cached = jax.config.values["jax_compilation_cache_dir"] or not jax.config.values["jax_enable_compilation_cache"]
+    if seconds > LONG and not cached and next(_hints) == 0:
         warn_user(f"compiling this took {seconds:.0f} s, and will take as long in each process that runs it; after "
                   "nn.cache_compilations() the next one finds what this one has compiled")
 
@@ -132,9 +127,9 @@ class _CompiledLine:
 
     def add(self, program: Program, structure: ProgramStructure, seconds: float) -> tuple[str, str] | None:
         """Count a compilation; returns a difference if it is time to warn."""
-        found = None if self.last is None else program_difference(self.last, program, structure)
+        difference = None if self.last is None else program_difference(self.last, program, structure)
         self.last = structure
-        if found is None:
+        if difference is None:
             self.count, self.seconds = 1, seconds
             return None
         self.count += 1
@@ -142,31 +137,23 @@ class _CompiledLine:
         if self.has_warned or self.count <= HANDFUL or self.seconds < LEAST_SECONDS:
             return None
         self.has_warned = True
-        return found
+        return difference
 
 
-_lines = cache_about_structures(256)
+_lines = BoundedCache.about_structures(256)
 
 
-def watched_compilation(program: Program) -> Callable[[float], None]:
-    """A function to call with the compile time of `program` in seconds. It may warn in the name of the line of the
-    user's program that runs now."""
-    place = users_location()
-
-    def compiled(seconds: float) -> None:
-        if place is None or len(program.block.steps) > _MOST_STEPS:
-            return
-        structure, key = compared_structure(program), (place.file, place.line)
-        line: _CompiledLine = _lines.get(key, _CompiledLine)
-        with line.lock:
-            found = line.add(program, structure, seconds)
-        if found is not None:
-            what, how = found
-            message = (f"this line has compiled {line.count} graphs that differ only in {what}, which took "
-                       f"{line.seconds:.1f} s: {how}. To avoid this, {_ADVICE[what]}")
-            warnings.warn_explicit(message, RecompilationWarning, place.file, place.line)
-
-    return compiled
-
-
-provide(engine, {"hint_at_cache": hint_at_cache, "watched_compilation": watched_compilation})
+def warn_of_repetition(program: Program, seconds: float, place: SourceLocation) -> None:
+    """Warn in the name of a line of the user's program that has compiled a program in so many seconds, if it has
+    compiled similar ones again and again."""
+    if len(program.block.steps) > _MOST_STEPS:
+        return
+    structure = compared_structure(program)
+    line: _CompiledLine = _lines.get((place.file, place.line), _CompiledLine)
+    with line.lock:
+        difference = line.add(program, structure, seconds)
+    if difference is not None:
+        what, how = difference
+        message = (f"this line has compiled {line.count} graphs that differ only in {what}, which took "
+                   f"{line.seconds:.1f} s: {how}. To avoid this, {_ADVICE[what]}")
+        warnings.warn_explicit(message, RecompilationWarning, place.file, place.line)

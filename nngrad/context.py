@@ -15,8 +15,6 @@ from .extend import (
     checked_choice,
     explained,
     placement,
-    set_switches,
-    switched,
 )
 from .parallel.hosts.joining import launched_by
 
@@ -93,10 +91,10 @@ class Context:
         return hash(self.jax_device)
 
     def __copy__(self) -> Context:
-        made = Context.__new__(Context)
-        made.backend, made.type_config = self.backend, self.type_config
-        made._device_id, made._device = self._device_id, self.jax_device
-        return made
+        twin = Context.__new__(Context)
+        twin.backend, twin.type_config = self.backend, self.type_config
+        twin._device_id, twin._device = self._device_id, self.jax_device
+        return twin
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Context, (self._name, "", self.device_id)
@@ -126,13 +124,13 @@ def _find_device(backend: str, device_id: str) -> jax.Device:
 
 
 def _available() -> list[str]:
-    found = []
+    names = []
     for platform in ("cpu", "gpu", "tpu"):
         try:
-            found += [f"{platform}:{i}" for i, _ in enumerate(jax.local_devices(backend=platform))]
+            names += [f"{platform}:{i}" for i, _ in enumerate(jax.local_devices(backend=platform))]
         except RuntimeError:
             continue
-    return found
+    return names
 
 
 def get_extension_context(ext_name: str, device_id: str | int = "0", type_config: str = "float") -> Context:
@@ -178,12 +176,12 @@ def device(device: str | jax.Device) -> Switched:
 
 def context_scope(context: Context) -> Switched:
     """Run functions made within this block on the device of `context`."""
-    return switched(context=_in_force(context))
+    return Switched(context=_in_force(context))
 
 
 def set_default_context(context: Context) -> None:
     """Run functions made from now on in this thread or asyncio task on the device of `context`."""
-    set_switches(context=_in_force(context))
+    Switched(context=_in_force(context)).from_now_on()
 
 
 def get_current_context() -> Context:
@@ -204,22 +202,22 @@ def _in_force(context: Any) -> Context:
 
 def auto_forward(auto: bool = True) -> Switched:
     """Run functions made within this block as soon as they are made, so that their values are available at once."""
-    return switched(auto_forward=bool(auto))
+    return Switched(auto_forward=bool(auto))
 
 
 def set_auto_forward(auto: bool) -> None:
     """Run functions made from now on in this thread or asyncio task as soon as they are made, or not."""
-    set_switches(auto_forward=bool(auto))
+    Switched(auto_forward=bool(auto)).from_now_on()
 
 
 def get_auto_forward() -> bool:
-    """Whether functions made in this thread or asyncio task run as soon as they are made."""
+    """True where functions made in this thread or asyncio task run as soon as they are made."""
     return build_options().applying.auto_forward
 
 
 def no_grad(no_grad_: bool = True) -> Switched:
     """Stop gradients at functions made within this block."""
-    return switched(no_grad=bool(no_grad_))
+    return Switched(no_grad=bool(no_grad_))
 
 
 def deterministic(deterministic_: bool = True) -> Switched:
@@ -231,11 +229,11 @@ def deterministic(deterministic_: bool = True) -> Switched:
     make the same calls still get the same bits; a run that is resumed counts its calls from 0, and gets them only
     within this block.
     """
-    return switched(deterministic=bool(deterministic_))
+    return Switched(deterministic=bool(deterministic_))
 
 
 def _joins_others() -> bool:
-    """Whether this process is to join others but has not yet, so that JAX must not be asked for devices."""
+    """True in a process that is to join others but has not yet, so that JAX must not be asked for devices."""
     if placement.several_processes():
         return False
     try:

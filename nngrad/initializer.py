@@ -79,7 +79,7 @@ class NormalInitializer(RandomInitializer):
 
     Args:
         sigma: Standard deviation.
-        rng: As for `RandomInitializer`.
+        rng: As in `RandomInitializer`.
     """
 
     def __init__(self, sigma: float = 1.0, rng: Rng | None = None) -> None:
@@ -95,7 +95,7 @@ class UniformInitializer(RandomInitializer):
 
     Args:
         lim: A pair (low, high), with `high` excluded.
-        rng: As for `RandomInitializer`.
+        rng: As in `RandomInitializer`.
     """
 
     def __init__(self, lim: tuple[float, float] = (-1, 1), rng: Rng | None = None) -> None:
@@ -112,7 +112,7 @@ class UniformIntInitializer(RandomInitializer):
 
     Args:
         lim: A pair (low, high) of ints, with `high` excluded.
-        rng: As for `RandomInitializer`.
+        rng: As in `RandomInitializer`.
     """
 
     def __init__(self, lim: tuple[int, int] = (0, 10), rng: Rng | None = None) -> None:
@@ -152,7 +152,7 @@ class OrthogonalInitializer(RandomInitializer):
 
     Args:
         gain: Length of the rows or columns.
-        rng: As for `RandomInitializer`.
+        rng: As in `RandomInitializer`.
 
     Raises:
         ValueError: (when it is called) The shape has fewer than two axes.
@@ -219,7 +219,7 @@ def calc_normal_std_he_backward(inmaps: int, outmaps: int, kernel: Shape = (1, 1
     Args:
         inmaps: Number of input channels; it has no effect.
         outmaps: Number of output channels.
-        ...: As for `calc_normal_std_he_forward`.
+        ...: As in `calc_normal_std_he_forward`.
     """
     return math.sqrt(2.0 / (math.prod(kernel) * outmaps))
 
@@ -234,7 +234,7 @@ def calc_normal_std_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) ->
     Args:
         inmaps: Number of input channels.
         outmaps: Number of output channels.
-        ...: As for `calc_normal_std_he_forward`.
+        ...: As in `calc_normal_std_he_forward`.
     """
     return math.sqrt(2.0 / (math.prod(kernel) * (inmaps + outmaps)))
 
@@ -247,7 +247,7 @@ def calc_uniform_lim_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -
     AISTATS 2010. K is the number of elements of the kernel.
 
     Args:
-        ...: As for `calc_normal_std_glorot`.
+        ...: As in `calc_normal_std_glorot`.
 
     Returns:
         (low, high).

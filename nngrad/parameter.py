@@ -116,10 +116,10 @@ def _descend(scope: Scope, names: list[str]) -> Scope:
 
 def _find(scope: Scope, names: list[str]) -> Any:
     """The parameter or scope at `names` below `scope`, or None."""
-    found: Any = scope
+    entry: Any = scope
     for name in names:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        entry = entry.get(name) if isinstance(entry, dict) else None
+    return entry
 
 
 # ---------------------------------------------------------------- parameters
@@ -128,35 +128,10 @@ def _find(scope: Scope, names: list[str]) -> Any:
 def get_parameter(key: str) -> Variable | None:
     """The parameter at `key` below the current scope, or None."""
     scope = get_current_parameter_scope()
-    found = scope.get(key)
-    if found is None:
-        found = _find(scope, _parts(key))
-    return found if isinstance(found, Variable) else None
-
-
-def cast_parameters(dtype: object) -> None:
-    """Replace the floating parameters in the current scope and below by parameters of another dtype, with the same
-    values. Graphs that were built before keep the old ones, so build them, and set the solver's parameters, afterwards.
-
-        network(x)                          # creates float32 parameters
-        nn.cast_parameters("float64")
-        y = network(x)                      # computes in float64
-
-    Args:
-        dtype: A floating dtype, such as "float64".
-
-    Raises:
-        TypeError: `dtype` is not a floating dtype.
-    """
-    wanted = Variable((), dtype=dtype)
-    if not wanted.spec.differentiable:
-        raise TypeError(f"dtype: expected a floating dtype, got {wanted.dtype.name}")
-    for name, param in get_parameters(grad_only=False).items():
-        if param.spec.differentiable and param.dtype != wanted.dtype:
-            cast = Variable(param.shape, param.need_grad, param.name, wanted.dtype)
-            cast.cell.axes = param.cell.axes
-            cast.d = param.d
-            set_parameter(name, cast)
+    entry = scope.get(key)
+    if entry is None:
+        entry = _find(scope, _parts(key))
+    return entry if isinstance(entry, Variable) else None
 
 
 def set_parameter(key: str, param: Variable) -> None:
@@ -175,8 +150,8 @@ def set_parameter(key: str, param: Variable) -> None:
     _put(path, param)
 
 
-def _put(path: list[str], param: Variable, made: list[tuple[Scope, str, Variable]] | None = None) -> None:
-    """Set the parameter at `path` below the current scope, and list it in `made` first, so that it can be removed."""
+def _put(path: list[str], param: Variable, new: list[tuple[Scope, str, Variable]] | None = None) -> None:
+    """Set the parameter at `path` below the current scope, and list it in `new` first, so that it can be removed."""
     name = path[-1]
     if name == RESERVED:
         raise ValueError(f"a parameter cannot be named {name!r}, which file formats reserve")
@@ -186,8 +161,8 @@ def _put(path: list[str], param: Variable, made: list[tuple[Scope, str, Variable
         scope = _descend(get_current_parameter_scope(), path[:-1])
         if isinstance(scope.get(name), dict):
             raise ValueError(f"{'/'.join(path)!r} is a scope with parameters, so it cannot also be a parameter")
-        if made is not None:
-            made.append((scope, name, param))
+        if new is not None:
+            new.append((scope, name, param))
         scope[name] = param
 
 
@@ -197,8 +172,8 @@ def pop_parameter(key: str) -> Variable | None:
     with _lock:
         scope = _find(get_current_parameter_scope(), path)
         if isinstance(scope, dict) and isinstance(scope.get(name), Variable):
-            found: Variable = scope.pop(name)
-            return found
+            param: Variable = scope.pop(name)
+            return param
     return None
 
 
@@ -218,14 +193,14 @@ def get_parameters(
     Args:
         params: If given, parameters are added to it.
         path: A prefix for the names.
-        grad_only: Whether to leave out those whose `need_grad` is False.
+        grad_only: True leaves out those whose `need_grad` is False.
     """
-    found = OrderedDict() if params is None else params
+    parameters = OrderedDict() if params is None else params
     with _lock:
         for name, param in _walk(get_current_parameter_scope(), path):
             if not grad_only or param.need_grad:
-                found[name] = param
-    return found
+                parameters[name] = param
+    return parameters
 
 
 def _walk(scope: Scope, path: str) -> Iterator[tuple[str, Variable]]:
@@ -328,17 +303,17 @@ def in_scopes(
         scope = inner if inner.__class__ is OrderedDict else _inner(scope, name)
         entered = (*entered, (None, scope))
     _entered.set(entered)
-    if (made := _made.get()) is None:
-        _made.set(made := [])
-    since = len(made)
+    if (new := _made.get()) is None:
+        _made.set(new := [])
+    since = len(new)
     try:
         result = function(*args, **kwargs)
-        if is_wide and since == 0 and any([param.dtype == np.float64 for _, _, param in made]):
+        if is_wide and since == 0 and any([param.dtype == np.float64 for _, _, param in new]):
             _tell_of_wide_data(inp, "/".join(names))
         return result
     except BaseException:
         with _lock:
-            for place, name, param in made[since:]:
+            for place, name, param in new[since:]:
                 if place.get(name) is param:
                     del place[name]
         raise

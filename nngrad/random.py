@@ -148,7 +148,7 @@ class _OwnStreams:
     def seed_of(self, stream: KeyStream) -> int | None:
         """The seed of a stream, or None if it is not one of these."""
         with self._lock:
-            return next((seed for (seed, _), each in self._alive.items() if each is stream), None)
+            return next((seed for (seed, _), known in self._alive.items() if known is stream), None)
 
     def get(self) -> list[tuple[int, list[Position]]]:
         """The positions of each seed's streams, in order of creation.

@@ -11,7 +11,7 @@ import numpy as np
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.extend import Function, Variable, interpret, linearize, lower, temporary_bytes
+from nngrad.extend import Function, Variable, executables, interpret, linearize, lower
 from nngrad.memory import timeline
 from tests.costs import compilations
 from tests.oracle import compiled_cheaply
@@ -64,14 +64,14 @@ def predicted(outputs: Sequence[Variable]) -> int:
 
 def allotted(outputs: Sequence[Variable]) -> int:
     """Bytes of temporaries that the compiler allots for the graph of `outputs`, by its own account."""
-    nbytes = temporary_bytes(linearize(outputs).program)
+    nbytes = executables.temporary_bytes(linearize(outputs).program)
     assert nbytes is not None
     return nbytes
 
 
 def structure_alone() -> Any:
     """A context where compilers tell nothing of memory, so that structure alone decides, and nothing is compiled."""
-    return patch("nngrad.memory.search.temporary_bytes", lambda program: None)
+    return patch("nngrad.execution.compiled.Executables.temporary_bytes", lambda self, program: None)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import nngrad.functions as F
 
 from ..graph import (
     Function,
+    Switched,
     Variable,
     build_options,
     contained,
@@ -25,7 +26,6 @@ from ..graph import (
     functions_of,
     leaves_of,
     path_between,
-    set_switches,
 )
 from ..graph.capture import stands_for
 from ..graph.event import AROUND
@@ -253,7 +253,7 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
     pause_collector()
     since = next_serial()
     if build_options().applying.auto_forward:
-        set_switches(auto_forward=False)
+        Switched(auto_forward=False).from_now_on()
     task, owners = located(request, functions)
     lost = [] if request.unreachable == "zero" else unreachable_inputs(request, owners)
     if request.initial:  # an initial gradient at an input starts there
@@ -268,7 +268,7 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
 
         @contained
         def emit(segments: Callable[[Function], tuple[int, ...]]) -> list[Variable]:
-            set_switches(segments=segments)
+            Switched(segments=segments).from_now_on()
             _, again, others = in_mode(request, task, owners)
             return [*again, *[gx for _, gx in others]]
 
@@ -437,7 +437,7 @@ def built_in_best_mode(
         retained: A list to fill with every Variable on the path and its gradient.
     """
     if build_options().emitting.builder is None:
-        set_switches(builder=builder_for(task.functions))
+        Switched(builder=builder_for(task.functions)).from_now_on()
     walked, sums = None, Sums(aggregate)
     if aggregate is not None or retained is not None:
         # Only the reverse pass meets the gradients to retain or to aggregate. It runs in addition if the gradients that
@@ -461,7 +461,7 @@ def built_in_best_mode(
         equal = duplicate_functions(task.functions, fixed)
         estimates = [f for f in task.path if f.op.diagonal and is_estimate(f)]
         if estimates:
-            engine.warn_of_cancelled(task, estimates)
+            engine.warn_of_cancelled(task.outputs, task.path, task.active, estimates)
         walked = in_reverse(task, Grad(stop_ids=task.stop_ids, equal=equal))
     return Built(walked, Mode("reverse", reason), unknown)
 

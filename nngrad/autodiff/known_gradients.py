@@ -21,9 +21,9 @@ import numpy as np
 
 from backward_registry import registry
 
-from ..graph import Function, Op, Variable, build_options, functions_of, set_switches
+from ..graph import Function, Op, Switched, Variable, build_options, functions_of
 from ..graph.block import Block
-from ..graph.bounded_cache import cache_about_structures
+from ..graph.bounded_cache import BoundedCache
 from ..graph.closing import Closing
 from ..graph.function import watched
 from ..graph.options import pause_collector
@@ -169,11 +169,11 @@ def question_of(request: Request, functions: list[Function], since: int) -> Ques
 
 Numbers = tuple[int, ...]
 
-_known = cache_about_structures(1024, most_bytes=64 << 20)
-_seen = cache_about_structures(1 << 14)
+_known = BoundedCache.about_structures(1024, most_bytes=64 << 20)
+_seen = BoundedCache.about_structures(1 << 14)
 """Hashes of earlier questions."""
 
-_foreign = cache_about_structures(1 << 14)
+_foreign = BoundedCache.about_structures(1 << 14)
 """Hashes of questions whose answers cannot be cached."""
 
 
@@ -250,7 +250,7 @@ def known_answer(question: Question) -> GradientResults | None:
         return None
     pause_collector()
     if build_options().applying.auto_forward:  # only the functions that are used run, once all are built
-        set_switches(auto_forward=False)
+        Switched(auto_forward=False).from_now_on()
     return answer.given_to(question)
 
 

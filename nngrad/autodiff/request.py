@@ -433,6 +433,11 @@ class ResultDerivation(NamedTuple):
     """Without a derivation: orders and modes of the gradients in the graph that was differentiated."""
 
     @property
+    def history(self) -> frozenset[tuple[int, Mode]]:
+        """The orders and modes of the result, and of all gradients that it is a gradient of."""
+        return history([self])
+
+    @property
     def outputs(self) -> Sequence[Variable]:
         """The outputs that were differentiated, as far as known."""
         return () if self.derivation is None else self.derivation.outputs
@@ -478,19 +483,14 @@ def derivations_in(functions: Sequence[Function]) -> list[ResultDerivation]:
     return list({(id(each.derivation), each.mode): each for each in found}.values())
 
 
-def ancestry(results: Iterable[ResultDerivation]) -> list[ResultDerivation]:
-    """The records of results of `grad`, and of all gradients that they are gradients of."""
+def history(results: Iterable[ResultDerivation]) -> frozenset[tuple[int, Mode]]:
+    """The orders and modes of results of `grad`, and of all gradients that they are gradients of."""
     found, seen = list(results), set()
     for each in found:  # which grows
         if each.derivation is not None and each.derivation not in seen:
             seen.add(each.derivation)
             found += derivations_in(functions_of(each.derivation.outputs))
-    return found
-
-
-def history(results: Iterable[ResultDerivation]) -> frozenset[tuple[int, Mode]]:
-    """The orders and modes of results of `grad`, and of all gradients that they are gradients of."""
-    return frozenset().union(*[{(each.order, each.mode), *each.before} for each in ancestry(results)])
+    return frozenset().union(*[{(each.order, each.mode), *each.before} for each in found])
 
 
 def check_updates(path: Sequence[Function]) -> None:

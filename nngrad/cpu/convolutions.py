@@ -16,8 +16,9 @@ from typing import Any, Literal
 import jax
 import numpy as np
 from jax import lax
+from jax.export import is_symbolic_dim
 
-from ..extend import Op, Spec, as_ints, has_name
+from ..extend import Ints, Op, Spec, coerced
 from ..functions.arithmetic import alike, floating, widened
 from ..functions.barriers import computed_once
 from ..functions.convolution import (
@@ -33,7 +34,6 @@ from ..functions.transposition import missing_places, transposed
 from .facts import Shape, first_order, last_order
 from .thresholds import MANY_GROUPS, MOST_TAPS, WIDE_GROUP, WORTH_THE_LIBRARY
 
-Ints = int | tuple[int, ...]
 Forward = Callable[..., jax.Array]
 Choice = Callable[[Sequence[Spec], Mapping[str, Any]], Forward | None]
 """From the specs of the inputs, and the arguments by name, to what runs in place of an op's forward, if anything."""
@@ -50,13 +50,13 @@ def _is_exchanged(data: Sequence[int], weight: Sequence[int], arguments: Mapping
     convolutions."""
     spatial = spatial_axes(arguments["channel_last"])
     places = data[spatial]
-    return not has_name(places) and 1 < math.prod(places) < math.prod(weight[spatial])
+    return not any(map(is_symbolic_dim, places)) and 1 < math.prod(places) < math.prod(weight[spatial])
 
 
 def _product_of_padded(x: Any, weight: Any, pad: Ints, *, channel_last: bool, **arguments: Any) -> jax.Array:
     """The product with x padded explicitly, so that it is no smaller than the kernel."""
     ends = [(0, 0, 0)] * x.ndim
-    ends[spatial_axes(channel_last)] = [(p, p, 0) for p in as_ints(pad)]
+    ends[spatial_axes(channel_last)] = [(p, p, 0) for p in coerced(Ints, pad, "pad")]
     none = (0,) * (x.ndim - 2)
     y: jax.Array = convolve.forward(padded(floating(x), ends), weight, none, channel_last=channel_last, **arguments)
     return y
@@ -145,7 +145,7 @@ def _side(form: Forward, side: Side) -> Forward:
 def is_by_elements(weight: Shape, arguments: Mapping[str, Any]) -> bool:
     """Whether a convolution with kernels `weight`, or a gradient of one, takes each channel by itself, element by
     element of the kernel. It is as fast in either layout."""
-    if arguments["group"] == 1 or has_name(weight):
+    if arguments["group"] == 1 or any(map(is_symbolic_dim, weight)):
         return False
     channel_last = arguments["channel_last"]
     return weight[-1 if channel_last else 1] == 1 and math.prod(weight[spatial_axes(channel_last)]) <= MOST_TAPS
@@ -154,7 +154,7 @@ def is_by_elements(weight: Shape, arguments: Mapping[str, Any]) -> bool:
 def _in_groups(spec: Spec, weight: Shape, arguments: Mapping[str, Any], side: Side) -> Forward | None:
     """A side of a convolution with kernels `weight` in several groups, which `spec` is the first input of; None if XLA
     does it as fast."""
-    if has_name(weight) or has_name(spec.shape):
+    if any(map(is_symbolic_dim, (*weight, *spec.shape))):
         return None
     group, channel_last = arguments["group"], arguments["channel_last"]
     if is_by_elements(weight, arguments):
@@ -188,7 +188,7 @@ def _gradient_by_data(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Fo
         return None
     spatial = spatial_axes(arguments["channel_last"])
     places, kernel, sizes = y.shape[spatial], weight.shape[spatial], arguments["shape"][spatial]
-    more = zip(sizes, as_ints(arguments["stride"]), missing_places(places, kernel), strict=True)
+    more = zip(sizes, coerced(Ints, arguments["stride"], "stride"), missing_places(places, kernel), strict=True)
     by_library = math.prod([n + s * m for n, s, m in more]) * math.prod(kernel)
     return _data_grad_by_library if by_library <= WORTH_THE_LIBRARY * math.prod(sizes) * math.prod(places) else None
 

@@ -36,7 +36,7 @@ from ..autodiff.symmetry import NotApplicable, obstacle
 from ..autodiff.walk import order_of
 from ..functions.array import zeros_like
 from ..functions.inlining import inlined
-from ..graph import Function, RuleCall, Variable, create, path_between, switched
+from ..graph import Function, RuleCall, Switched, Variable, create, path_between
 from ..graph.block import new_leaves
 from ..graph.closing import close
 from ..graph.options import Builder
@@ -216,7 +216,7 @@ class _Walk:
         others = [u for u in f.inputs if u is not x]
         point, *fixed = new_leaves([x.spec, *[u.spec for u in others]])
         leaves = dict(zip([x, *others], [point, *fixed], strict=True))
-        with switched(builder=None, precision=None):  # as of a graph of its own, where rules see the input as a leaf
+        with Switched(builder=None, precision=None):  # as of a graph of its own, where rules see the input as a leaf
             y = create(f.op, tuple([leaves[u] for u in f.inputs]), f.arguments)
             ones, slopes = F.constant(val=1, shape=x.shape, dtype=x.dtype), [y]
             for _ in range(4):

@@ -11,8 +11,8 @@ from ..autodiff.forward_mode import NoForwardMode, Pushforward
 from ..autodiff.grad import distinct_variables, emitted, own_leaves
 from ..autodiff.request import Request, differentiable, listed, seed_of
 from ..functions.array import in_dtype
-from ..graph import Variable, build_options, contained, engine, functions_of, set_switches
-from ..graph.arguments import check_bool, checked_count
+from ..graph import Switched, Variable, build_options, contained, engine, functions_of
+from ..graph.arguments import checked_count, coerced
 from ..graph.function import next_serial
 from ..graph.options import pause_collector
 from ..graph.value import together
@@ -89,7 +89,7 @@ def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Va
 @contained
 def _emitted(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
     pause_collector()
-    set_switches(auto_forward=False)
+    Switched(auto_forward=False).from_now_on()
     since = next_serial()
     with emitting(functions_of(given), 1):
         results = build()
@@ -142,7 +142,7 @@ def checked(
             raise TypeError(f"{operator}: {name}: expected a Variable, got {type(given).__name__}")
         if not given.spec.differentiable:
             raise TypeError(f"{operator}: {name} is {given.dtype.name}; only floating dtypes can be differentiated")
-    check_bool(batched, f"{operator}: batched")
+    coerced(bool, batched, f"{operator}: batched")
     if chunk is not None:
         checked_count(chunk, f"{operator}: chunk", others=" or None")
     if batched:

@@ -12,7 +12,7 @@ import numpy as np
 from backward_registry import registry
 
 from ..autodiff.grad import own_leaves
-from ..graph import Function, Variable, apply, contained, leaves_of, path_between, set_switches
+from ..graph import Function, Switched, Variable, apply, contained, leaves_of, path_between
 from ..graph.axes import Key, Places, axes_carried
 from ..graph.body_op import in_place_of
 from .parts import built, gradients_at, one_floating
@@ -186,7 +186,7 @@ class Read(NamedTuple):
 def elements_read(y: Variable, x: Variable) -> Read:
     """The Variables that `y` is computed from, whose elements are elements of `x` that were taken, moved or repeated,
     but not changed. None of them depends on another."""
-    set_switches(auto_forward=False, deterministic=True)
+    Switched(auto_forward=False, deterministic=True).from_now_on()
     own = own_leaves([y], [x])[0]
     sets = ElementSets(x.size)
     path = path_between([y], own)[0]
@@ -231,7 +231,7 @@ def _followed(
     ys: Sequence[Variable], starts: Sequence[tuple[Variable, Labels]], sets: ElementSets
 ) -> list[Labels]:
     """The dependences of the elements of each of `ys`; `starts` has those of the Variables to start from."""
-    set_switches(auto_forward=False, deterministic=True)  # trial runs of functions are not the user's calls
+    Switched(auto_forward=False, deterministic=True).from_now_on()  # trial runs of functions are not the user's calls
     xs = [x for x, _ in starts]
     found = {id(x): labels for x, labels in starts}
     held: list[Any] = []  # keeps Variables alive, whose ids are keys

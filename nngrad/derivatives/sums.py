@@ -9,7 +9,7 @@ from typing import Literal, overload
 from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.symmetry import NotApplicable
 from ..graph import Variable
-from ..graph.arguments import check_bool
+from ..graph.arguments import coerced
 from . import stochastic
 from .bilaplacian import bilaplacian_of
 from .directions import over_directions
@@ -64,7 +64,7 @@ def laplacian(
     """
     lead = checked("laplacian", y, x, batched, chunk)
     draw = checked_draw("laplacian", math.prod(x.shape[lead:]), directions, kind, seed)
-    check_bool(with_gradient, "laplacian: with_gradient")
+    coerced(bool, with_gradient, "laplacian: with_gradient")
     if draw is not None:
         if with_gradient:
             raise ValueError(

@@ -20,14 +20,14 @@ from backward_registry import registry
 from ..autodiff.grad import grad
 from ..autodiff.request import derivation_of, derived_in, given_gradient, given_gradients, reached_from, seed_array
 from ..graph import Function, NdArray, Variable, build_options, engine, leaves_of
-from ..graph.bounded_cache import cache_about_structures
+from ..graph.bounded_cache import BoundedCache
 from ..graph.engine import Hook, provide
 from ..graph.messages import warn_user
 from ..graph.ndarray import NOT_KEPT
 from ..graph.process import interrupt_safe
 from ..graph.spec import x64_if
 from ..graph.thresholds import MOST_SUMS
-from ..graph.value import Value, put_together
+from ..graph.value import Value
 from .fused import Fused, FusedKey, Passed, at, fused_for, gradient_graph, passed
 from .plans import Run, RunPlan, is_watched, numbers_of, plan_of, present
 from .reading import keep_exchanged, run_one_by_one, take_snapshot
@@ -332,7 +332,7 @@ def _sums(terms: Terms) -> tuple[Any, ...]:
     return tuple([functools.reduce(operator.add, xs) for xs in terms])
 
 
-_executables = cache_about_structures(256)
+_executables = BoundedCache.about_structures(256)
 _accumulating = threading.RLock()
 
 
@@ -341,7 +341,7 @@ def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[
     with _accumulating:
         cells = [cell for cell, _ in arrived]
         if not retained and all([cell.is_empty for cell in cells]) and len({*cells}) == len(cells):
-            put_together(cells, [gx for _, gx in arrived])
+            Value.write(cells, [gx for _, gx in arrived])
             return
         parts = {cell: [gy] for cell, gy in retained}
         for cell, gx in arrived:
@@ -359,7 +359,7 @@ def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[
             parts |= {cell: [total] for cell, total in zip(cells, sums, strict=True)}
         for cell in parts:
             cell.variable = None
-        put_together(list(parts), [total for (total,) in parts.values()])
+        Value.write(list(parts), [total for (total,) in parts.values()])
 
 
 # ---------------------------------------------------------------- leaves that nobody trains

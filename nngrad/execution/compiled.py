@@ -11,8 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from ..graph import engine
-from ..graph.bounded_cache import BoundedCache, CacheInfo, about_structures, cache_about_structures
+from ..graph.bounded_cache import BoundedCache, CacheInfo, caches_about_structures
 from ..graph.placement import Placement
 from ..graph.process import Process, check_process
 from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_AN_EXECUTABLE, MOST_TRUSTED
@@ -36,9 +35,60 @@ class Executables(BoundedCache):
     def clear(self) -> None:
         """Remove all executables, and all that is known about structures."""
         super().clear()
-        for cache in about_structures:
+        for cache in caches_about_structures:
             cache.clear()
         spent.forget()
+
+    def of(self, program: Program, at_its_best: bool = False) -> Callable[..., tuple[Any, ...]]:
+        """The executable of a program, from arrays of the leaves to arrays of the results. With `at_its_best` its first
+        call runs the optimised tier too."""
+        check_process()
+        if at_its_best and has_two_tiers(program):
+            note_call(hoisted_of(program).program)
+        table = _part_for(program)
+        executable: Callable[..., tuple[Any, ...]] | None = table.find(program)
+        if executable is not None:
+            return executable
+        given = hoisted_of(program)
+        if given.numbers is None:
+            return keep_executable(*_made(program))
+        executable = table.find(given.program)
+        table.undo_miss()
+        if executable is None:
+            executable = keep_executable(given.program, executable_in_one(given), [len(program.block.steps)])
+        return functools.partial(executable, given.numbers)
+
+    def temporary_bytes(self, program: Program) -> int | None:
+        """The bytes of temporaries that a program takes while it runs, as its compiler reports them; None if it reports
+        none, or does not get the program as a whole.
+
+        The program is compiled for that, unless it was already, and its executable is kept for when it runs. Nothing is
+        run.
+        """
+        if Process.cannot_compute or program.group is not None:
+            return None
+        made, takes = self.of(program), hoisted_of(program).takes
+        executable: Executable = made.func if isinstance(made, functools.partial) else made  # type: ignore[assignment]
+        shardings: Sequence[Any]  # as at run time: a jitted function is compiled again for other placements
+        if program.mesh is None:
+            shardings = [None if program.device is None else SingleDeviceSharding(program.device)] * len(takes)
+        else:
+            places = [*[()] * (len(takes) - len(program.block.inputs)), *program.places]
+            shardings = [program.mesh.sharding(axes) for axes in places]
+        like = tuple([spec.abstract(each) for spec, each in zip(takes, shardings, strict=True)])
+        nbytes: int | None = executable.temporaries(like)
+        return nbytes
+
+    def jitted(self, program: Program) -> Callable[..., Any]:
+        """A program as a jitted function, which programs share that differ only in numbers."""
+        program, numbers = given = hoisted_of(program)
+
+        def make() -> Callable[..., Any]:
+            return jax.jit(lower(program) if numbers is None else lowered_whole(program, taking_literals, given.takes))
+
+        steps = program.block.steps
+        found: Callable[..., Any] = _jitted.part([op for op, _, _ in steps]).get(program, make, bytes_of(len(steps)))
+        return found if numbers is None else functools.partial(found, numbers)
 
 
 executables = Executables(512, most_bytes=512 << 20)
@@ -64,48 +114,6 @@ def while_cached(executable: Callable[..., Any]) -> Callable[[], Callable[..., A
         return None if taking is None else functools.partial(taking, *numbers)
 
     return found
-
-
-def executable_of(program: Program, at_its_best: bool = False) -> Callable[..., tuple[Any, ...]]:
-    """The executable of a program, from arrays of the leaves to arrays of the results. With `at_its_best` its first
-    call runs the optimised tier too."""
-    check_process()
-    if at_its_best and has_two_tiers(program):
-        note_call(hoisted_of(program).program)
-    table = _part_for(program)
-    executable: Callable[..., tuple[Any, ...]] | None = table.find(program)
-    if executable is not None:
-        return executable
-    given = hoisted_of(program)
-    if given.numbers is None:
-        return keep_executable(*_made(program))
-    executable = table.find(given.program)
-    table.undo_miss()
-    if executable is None:
-        executable = keep_executable(given.program, executable_in_one(given), [len(program.block.steps)])
-    return functools.partial(executable, given.numbers)
-
-
-def temporary_bytes(program: Program) -> int | None:
-    """The bytes of temporaries that a program takes while it runs, as its compiler reports them; None if it reports
-    none, or does not get the program as a whole.
-
-    The program is compiled for that, unless it was already, and its executable is kept for when it runs. Nothing is
-    run.
-    """
-    if Process.cannot_compute or program.group is not None:
-        return None
-    made, takes = executable_of(program), hoisted_of(program).takes
-    executable: Executable = made.func if isinstance(made, functools.partial) else made  # type: ignore[assignment]
-    shardings: Sequence[Any]  # as at run time: a jitted function is compiled again for other placements
-    if program.mesh is None:
-        shardings = [None if program.device is None else SingleDeviceSharding(program.device)] * len(takes)
-    else:
-        places = [*[()] * (len(takes) - len(program.block.inputs)), *program.places]
-        shardings = [program.mesh.sharding(axes) for axes in places]
-    like = tuple([spec.abstract(each) for spec, each in zip(takes, shardings, strict=True)])
-    nbytes: int | None = executable.temporaries(like)
-    return nbytes
 
 
 def _made(program: Program) -> tuple[Program, Executable, list[int]]:
@@ -140,7 +148,7 @@ def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executa
         jax.jit(function), Settings(program.device, program.block.needs_x64, program.mesh),
         opaque=program.block.opaque, divided=program.mesh, tiered=program if is_tiered else None,
         in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(given),
-        compiled=engine.watched_compilation(program),
+        program=program,
     )  # fmt: skip
 
 
@@ -178,7 +186,7 @@ def _in_partitions(given: Hoisted) -> Callable[..., tuple[Any, ...]]:
     return run
 
 
-_hoisted_of = cache_about_structures(512)
+_hoisted_of = BoundedCache.about_structures(512)
 """For each program, the form it shares with programs that differ only in numbers."""
 
 
@@ -194,20 +202,8 @@ def hoisted_of(program: Program) -> Hoisted:
     return found
 
 
-_jitted = cache_about_structures(512, most_bytes=512 << 20)
+_jitted = BoundedCache.about_structures(512, most_bytes=512 << 20)
 """Jitted functions of programs, for callers that follow JAX's own settings, devices and placement."""
-
-
-def jitted_as_equal_programs(program: Program) -> Callable[..., Any]:
-    """A program as a jitted function, which programs share that differ only in numbers."""
-    program, numbers = given = hoisted_of(program)
-
-    def make() -> Callable[..., Any]:
-        return jax.jit(lower(program) if numbers is None else lowered_whole(program, taking_literals, given.takes))
-
-    steps = program.block.steps
-    found: Callable[..., Any] = _jitted.part([op for op, _, _ in steps]).get(program, make, bytes_of(len(steps)))
-    return found if numbers is None else functools.partial(found, numbers)
 
 
 def keep_executable(program: Program, executable: Executable, counts: Sequence[int]) -> Executable:

@@ -13,14 +13,16 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
-from ..graph import build_options, engine
+from ..graph import build_options
 from ..graph.bounded_cache import BoundedCache
+from ..graph.event import CompilationEvent
 from ..graph.jaxpr import primitives_in
-from ..graph.placement import Placement, running_on
+from ..graph.messages import SourceLocation
+from ..graph.placement import Mesh, Placement, running_on
 from ..graph.process import (
     check_process,
     current_trace,
@@ -32,9 +34,6 @@ from ..graph.process import (
 from ..graph.spec import x64_if
 from ..graph.thresholds import LARGE
 from .program import Program, platform_on
-
-if TYPE_CHECKING:
-    from ..graph.placement import Mesh
 
 
 class Settings(NamedTuple):
@@ -67,11 +66,11 @@ class Executable:
         divided: The devices over which it is sharded, which cannot call functions on the host.
         tiered: The program it runs, if the first call of that in a process runs the quick tier; None for one tier.
         in_partitions: The function in separately compiled parts, for when the compiler fails on the whole.
-        compiled: Called once with the seconds that the first call waited for the compiler, if that is wanted.
+        program: The program to name in the event of its first compilation, if there is one.
     """
 
     __slots__ = (
-        "__weakref__", "_call", "_compiled", "_decided", "_divided", "_in_partitions", "_lock", "_opaque",
+        "__weakref__", "_call", "_decided", "_divided", "_in_partitions", "_lock", "_opaque", "_place", "_program",
         "_quick", "_seconds", "_settings", "_temporaries", "_tiered", "_waits", "function",
     )  # fmt: skip
 
@@ -87,7 +86,7 @@ class Executable:
         divided: Mesh | None = None,
         tiered: Program | None = None,
         in_partitions: Callable[..., Any] | None = None,
-        compiled: Callable[[float], None] | None = None,
+        program: Program | None = None,
     ) -> None:
         self.function = function
         self._settings = None if settings is None or settings.are_default else settings
@@ -96,7 +95,8 @@ class Executable:
         self._waits = opaque and not _is_jitted(function)
         self._tiered = tiered
         self._in_partitions = in_partitions
-        self._compiled = compiled
+        self._program = program
+        self._place = None if program is None else SourceLocation.of_user()
         self._quick: Any = None
         """The function of the quick tier, if that has been compiled."""
         self._seconds = 0.0
@@ -108,8 +108,13 @@ class Executable:
         """The function that serves every call from now on; None as long as each call has to decide."""
         self._call: Callable[..., Any] | None = None
         """The same, if a call needs nothing else."""
-        if not _is_jitted(function) or not (tiered or opaque or compiled or in_partitions):
+        if not _is_jitted(function) or not (tiered or opaque or program or in_partitions):
             self._decide()
+
+    @classmethod
+    def on(cls, mesh: Mesh, function: Callable[..., Any]) -> Executable:
+        """The executable of a function that runs on a mesh."""
+        return cls(jax.jit(function), Settings(mesh=mesh))
 
     # ---------------------------------------------------------------- a call
 
@@ -252,12 +257,13 @@ class Executable:
                                  f"{self._divided!r}; write it with F or F.jax_function, or run it outside the mesh")
 
     def _report_time(self) -> None:
-        """Report the compile time, with no lock held: this may warn, and warnings may be errors."""
+        """Tell of the compilation, with no lock held: listeners may warn, and warnings may be errors."""
         seconds, self._seconds = self._seconds, 0.0
-        compiled, self._compiled = self._compiled, None
-        if compiled is not None:
-            compiled(seconds)
-        engine.hint_at_cache(seconds)
+        program, self._program = self._program, None
+        if seconds or program is not None:
+            event = CompilationEvent(seconds, program, self._place)
+            for hear in build_options().listeners["compiled"]:
+                hear(event)
 
 
 def _is_jitted(function: Any) -> bool:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from ..autodiff.grad import emitted
 from ..autodiff.request import Request, reached_from
-from ..graph import NdArray, Variable, contained, functions_of, path_between, set_switches
-from ..graph.bounded_cache import cache_about_structures
+from ..graph import NdArray, Switched, Variable, contained, functions_of, path_between
+from ..graph.bounded_cache import BoundedCache
 from ..graph.options import watching_for_users_code
 from ..graph.variable import leaf_of
-from .compiled import executable_of, while_cached
+from .compiled import executables, while_cached
 from .lower import linearize
 from .plans import RunPlan
 from .program import Program
@@ -78,7 +78,7 @@ class _Shared:
         return Fused(executable, [], self.retained, self.passed)
 
 
-_fused = cache_about_structures(512)
+_fused = BoundedCache.about_structures(512)
 """Cached facts about executables of structures; the executables themselves are in `executables`, and may be evicted."""
 
 
@@ -110,7 +110,7 @@ def fused_for(outputs: list[Variable], plan: RunPlan, key: FusedKey, recompute: 
     met = passed(outputs, plan, key)
     graph, is_users = watching_for_users_code(lambda: gradient_graph(outputs, plan, key, met, recompute))
     program, others = _program(outputs, plan, [*graph.gradients, *graph.retained.values()], graph.seeds)
-    fused = Fused(executable_of(program), others, tuple(graph.retained), met.difference(key.retained), is_users)
+    fused = Fused(executables.of(program), others, tuple(graph.retained), met.difference(key.retained), is_users)
     if not others and not is_users:
         shared = table.keep((plan.program, key), _Shared(fused))
         shared.executable = while_cached(fused.executable)
@@ -124,7 +124,7 @@ def gradient_graph(
     """Emit the gradients that `key` asks for; `met` are the Variables that they pass, for the others see `fused_for`.
     """
     seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, key.seeded, strict=True)]
-    set_switches(auto_forward=False, no_grad=False)
+    Switched(auto_forward=False, no_grad=False).from_now_on()
     leaves = [plan.leaves[i] for i in key.wanted]
     given = [seed for seed in seeds if seed is not None]
 

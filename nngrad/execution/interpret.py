@@ -6,32 +6,29 @@ import heapq
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
 from ..graph import Function, Op, RuleCall, Variable, build_options, engine, functions_of
 from ..graph.block import has_opaque
-from ..graph.bounded_cache import cache_about_structures
+from ..graph.bounded_cache import BoundedCache
 from ..graph.event import AROUND, Event, Execution, Kind, Listener
 from ..graph.function import function_hooks
 from ..graph.op import arguments_need_x64
-from ..graph.placement import Placement, group_of, groups_of, several_processes
+from ..graph.placement import Mesh, Placement, group_of, groups_of, several_processes
 from ..graph.thresholds import MOST_INPUTS_OF_AN_OP
 from ..graph.traverse import as_made, before_their_turns, taken_in_turn
-from ..graph.value import put_together
+from ..graph.value import Value
 from .compiled import bytes_of
 from .executable import Executable, Settings
 from .lower import by_itself
 from .program import arrays_of
 
-if TYPE_CHECKING:
-    from ..graph.placement import Mesh
-
 More = Sequence[tuple[Listener, Sequence[Kind]]]
 Arrays = tuple[Any, ...]
 
-single_ops = cache_about_structures(4096, most_bytes=1 << 30)
+single_ops = BoundedCache.about_structures(4096, most_bytes=1 << 30)
 """Executables of single ops, by op, arguments and placement."""
 
 
@@ -124,7 +121,7 @@ def run_functions(functions: list[Function]) -> None:
             _tell("ran", f, inputs, results, execution)
             for y, result in zip(f.outputs, results, strict=True):
                 y.cell.put(result)
-            put_together([leaf.cell for leaf, _ in f.effects], [results[index] for _, index in f.effects])
+            Value.write([leaf.cell for leaf, _ in f.effects], [results[index] for _, index in f.effects])
             return results
 
         run_unit(unit, _computed, run)

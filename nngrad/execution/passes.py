@@ -7,15 +7,16 @@ into partitions. `lower.py` makes one function of the result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..graph import Op
 from ..graph.block import Block, Call
 from ..graph.body_op import ControlOp
+from ..graph.event import PassEvent
 from ..graph.messages import left_out
-from ..graph.options import Switched, switched
+from ..graph.options import Switched, build_options
 from ..graph.traverse import operands_first
 from .partitions import Partition, cut, hoist_from, hoisted_in, is_long
 from .program import Program, platform_of
@@ -166,7 +167,7 @@ def passes(*, without: Iterable[str] = ()) -> Switched:
         ValueError: A name in `without` is not that of a pass.
     """
     known = [each.name for each in all_passes()]
-    return switched(without_passes=left_out(without, known, "pass", "passes", "nn.show_passes(y)"))
+    return Switched(without_passes=left_out(without, known, "pass", "passes", "nn.show_passes(y)"))
 
 
 @dataclass(frozen=True)
@@ -179,96 +180,69 @@ class Lowered:
     """Its partitions, determined by the program; None if the compiler gets it as a whole."""
 
 
-def steps_of_lowering(
-    program: Program, platform: str | None, as_a_whole: bool = False
-) -> Iterator[tuple[Pass, Block, Block | list[Partition]]]:
-    """Each pass for a platform, with the block before it and its result.
+Stage = tuple[Pass, Block, Block | list[Partition]]
+"""A pass, the block before it, and what it makes of that."""
+
+
+def _stages(program: Program, platform: str | None, as_a_whole: bool) -> list[Stage]:
+    """Each pass for a platform in turn; see `lowered`."""
+    block, stages = program.block, []
+    without = program.without | ({"partition"} if as_a_whole else set())
+    for each in lowering_passes():
+        if each.platform in (None, platform):
+            result = each.run(block) if each.name not in without and each.may_apply(block) else block
+            stages.append((each, block, result))
+            if isinstance(result, list):
+                break
+            block = result
+    return stages
+
+
+def _tell(program: Program, stages: Iterable[Stage]) -> None:
+    """Tell of passes, if anything listens."""
+    for each, before, result in stages if build_options().hears("passed") else ():
+        partitions, after = ([part.block for part in result], before) if isinstance(result, list) else ([], result)
+        hoisted = hoisted_in(after) - hoisted_in(before)
+        event = PassEvent(each.name, each.what, each.name in program.without, before, after, hoisted, partitions)
+        for hear in build_options().listeners["passed"]:
+            hear(event)
+
+
+def lowered(program: Program, platform: str | None, as_a_whole: bool = False) -> Lowered:
+    """A program after the passes for a platform; they do not run on it again.
 
     Args:
         program: The program.
         platform: The platform; None for one without passes of its own.
         as_a_whole: Whether to leave it in one piece, whatever its length.
     """
-    block, without = program.block, program.without | ({"partition"} if as_a_whole else set())
-    for each in lowering_passes():
-        if each.platform in (None, platform):
-            made = each.run(block) if each.name not in without and each.may_apply(block) else block
-            yield each, block, made
-            if isinstance(made, list):
-                return
-            block = made
-
-
-def lowered(program: Program, platform: str | None, as_a_whole: bool = False) -> Lowered:
-    """A program after the passes for a platform; they do not run on it again."""
-    block, partitions = program.block, None
-    for _, _, made in steps_of_lowering(program, platform, as_a_whole):
-        if isinstance(made, list):
-            partitions = made
-        else:
-            block = made
+    stages = _stages(program, platform, as_a_whole)
+    _tell(program, stages)
+    _, block, result = stages[-1]
+    block, partitions = (block, result) if isinstance(result, list) else (result, None)
     if block is not program.block:
         program = program._replace(block=block, without=names_of_passes())
     return Lowered(program, partitions)
 
 
-def prepared(program: Program) -> Program:
-    """A program as the compiler of its platform gets it, as a whole."""
-    return lowered(program, platform_of(program), as_a_whole=True).program
+def prepared(program: Program, platform: str | None = None, as_a_whole: bool = True) -> Program:
+    """A program as the compiler of a platform gets it, by default of the one that it runs on; nothing is compiled.
+
+    Those who listen to "passed" hear first which numbers would become inputs.
+
+    Args:
+        program: The program.
+        platform: JAX's name of the platform.
+        as_a_whole: Whether to leave it in one piece, whatever its length.
+    """
+    platform = platform_of(program) if platform is None else platform
+    if build_options().hears("passed"):
+        is_cut = not as_a_whole and is_too_long(program) and isinstance(_stages(program, platform, False)[-1][2], list)
+        hoists = not is_cut and HOIST.name not in program.without
+        _tell(program, [(HOIST, program.block, HOIST.run(program.block) if hoists else program.block)])
+    return lowered(program, platform, as_a_whole).program
 
 
 def is_too_long(program: Program) -> bool:
     """Whether a program may have to be partitioned: after the passes it may be shorter."""
     return "partition" not in program.without and is_long(program.block)
-
-
-class LoopFound(NamedTuple):
-    """An unrolled recurrence that was rolled into a loop."""
-
-    steps: int
-    """The number of steps."""
-    functions: int
-    """The number of functions per step."""
-
-
-def loops_in(block: Block) -> tuple[LoopFound, ...]:
-    """The rolled loops in a block."""
-    return tuple([LoopFound(loop.length, loop.functions) for loop in block.rolled_loops])
-
-
-class Stage(NamedTuple):
-    """What one pass makes of a program on its way to the compiler."""
-
-    name: str
-    """The name of the pass."""
-    what: str
-    """What the pass looks for."""
-    left_out: bool
-    """Whether `nn.passes` leaves it out."""
-    before: Block
-    after: Block
-    """The same block where the pass changes nothing; also where it cuts."""
-    loops: tuple[LoopFound, ...]
-    """The recurrences that it turns into loops."""
-    hoisted: int
-    """How many numbers it turns into inputs."""
-    partitions: int
-    """Into how many partitions it cuts the block; 0 for none."""
-    compiled: int
-    """How many of these are compiled, since others are equal to them."""
-
-
-def stages_of(program: Program, platform: str | None = None) -> list[Stage]:
-    """How a program is prepared for the compiler of a platform, pass by pass; by default for the one that it runs on.
-    Nothing is compiled."""
-    platform = platform_of(program) if platform is None else platform
-    is_cut = is_too_long(program) and lowered(program, platform).partitions is not None
-    hoisted = program.block if is_cut or HOIST.name in program.without else HOIST.run(program.block)
-    found = []
-    for each, before, made in [(HOIST, program.block, hoisted), *steps_of_lowering(program, platform)]:
-        parts, after = (made, before) if isinstance(made, list) else ([], made)
-        found.append(Stage(
-            each.name, each.what, each.name in program.without, before, after, loops_in(after)[len(loops_in(before)) :],
-            hoisted_in(after) - hoisted_in(before), len(parts), len({part.block for part in parts}),
-        ))  # fmt: skip
-    return found

@@ -17,7 +17,7 @@ from ..graph.placement import groups_of, several_processes
 from ..graph.process import check_process
 from ..graph.thresholds import MOST_BYTES_KEPT, SMALL_RESULT
 from ..graph.value import OutputGroup, Thunk, Value
-from .compiled import executable_of
+from .compiled import executables
 from .interpret import any_watched
 from .lower import Program, linearize
 from .program import arrays_of
@@ -36,7 +36,7 @@ class Lookup:
         """The results for arrays of the leaves."""
         executable = self._executable
         if executable is None:
-            executable = self._executable = executable_of(self._program)
+            executable = self._executable = executables.of(self._program)
         return executable(*arrays)
 
 

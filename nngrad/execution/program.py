@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from ..graph import Variable
 from ..graph.block import Block
-from ..graph.placement import Axes, Processes, group_of, running_on, several_processes
+from ..graph.placement import Axes, Mesh, Processes, group_of, running_on, several_processes
 from ..graph.process import Process, check_process
 from ..graph.value import Value
-
-if TYPE_CHECKING:
-    from ..graph.placement import Mesh
 
 
 class Program(NamedTuple):

@@ -15,8 +15,8 @@ from ..graph import Function, Variable, build_options, functions_of
 from ..graph.engine import Hook
 from ..graph.event import Event, Kind
 from ..graph.placement import several_processes
-from ..graph.value import OutputGroup, Thunk, put_together
-from .compiled import executable_of
+from ..graph.value import OutputGroup, Thunk, Value
+from .compiled import executables
 from .interpret import More, interpret
 from .lower import Linearized, Program, linearize
 from .plans import (
@@ -55,7 +55,7 @@ def evaluate(variable: Variable) -> None:
 def _hand_out(computed: _Computed, to: list[Variable]) -> None:
     """Store computed values in Variables atomically."""
     array_of = dict(zip(map(id, computed.variables), computed.arrays, strict=True))
-    put_together([y.cell for y in to], [array_of[id(y)] for y in to])
+    Value.write([y.cell for y in to], [array_of[id(y)] for y in to])
     for y in to:
         y._at = computed.state
 
@@ -121,7 +121,7 @@ def _alone(variable: Variable, snapshot: Run | None) -> tuple[Any, Run | Read]:
     if variable.parent is source[0].parent:
         return results[variable.index], state
     part = linearize([variable], first=source, device=device_of([variable]), effects=False)
-    return executable_of(part.program)(*results)[0], state
+    return executables.of(part.program)(*results)[0], state
 
 
 def _from_exchanged(variable: Variable, snapshot: Run) -> Any:
@@ -142,7 +142,7 @@ def _from_exchanged(variable: Variable, snapshot: Run) -> Any:
     linear = linearize([variable], first=first, device=device_of([variable]), effects=False, functions=functions)
     by_leaf = snapshot.by_leaf()
     arrays = [given[id(x)][1] if id(x) in given else by_leaf[id(x)] for x in linear.leaves]
-    return executable_of(linear.program)(*arrays)[0]
+    return executables.of(linear.program)(*arrays)[0]
 
 
 class _Together(NamedTuple):
@@ -162,7 +162,7 @@ def _together(group: OutputGroup, places: list[int], snapshot: Run | None) -> _C
     how: _Together | None = group.run
     if how is None or how.places != places or not is_current(how.program):
         computed, linear = _linearized(group, places)
-        how = group.run = _Together(places, computed, linear.program, linear.leaves, executable_of(linear.program))
+        how = group.run = _Together(places, computed, linear.program, linear.leaves, executables.of(linear.program))
     arrays, state = _arrays_of(tuple(map(id, how.leaves)), how.leaves, snapshot)
     results = zip(group.members_at(how.computed), how.executable(*arrays), strict=True)
     found = [(y, array) for y, array in results if y is not None]

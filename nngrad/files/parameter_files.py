@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..extend import NdArray, Variable, arrays_in, leaf_of, warn_user, writing
+from ..extend import NdArray, Value, Variable, leaf_of, warn_user
 from ..parameter import RESERVED, _lock, _parts, get_current_parameter_scope, get_parameters
 from .formats import known_formats
 from .replacing import read_whole, write_whole
@@ -59,7 +59,7 @@ def save_parameters(
         if "/".join(_parts(name)) != name:
             raise ValueError(f"{path}: {name!r} would be loaded as {'/'.join(_parts(name))!r}; save it by that name")
     cells = [param.data for param in chosen.values()]
-    arrays = [np.asarray(array) for array in arrays_in(cells)]
+    arrays = [np.asarray(array) for array in Value.read(cells)]
     flags = {name: bool(param.need_grad) for name, param in chosen.items()}
     by_name = dict(zip(chosen, arrays, strict=True))
     if extension == ".safetensors":
@@ -220,6 +220,6 @@ def _fitting_cell(name: str, param: Variable, array: np.ndarray[Any, Any], path:
 def _make(changes: list[Change]) -> None:
     """Make all changes in one C call, so that neither a signal handler nor another thread can come between."""
     before = [getattr(target, key) for function, target, key, _ in changes if function is setattr]
-    with writing:
+    with Value.writing:
         deque(starmap(call, changes), maxlen=0)
     del before  # releasing the old values may run code, so it comes last

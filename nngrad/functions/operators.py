@@ -10,9 +10,8 @@ import numpy as np
 
 from ..graph import Op, Variable, apply, as_variable
 from ..graph.arguments import as_static_float
-from ..graph.engine import Operators, provide
+from ..graph.engine import Operators, engine, provide
 from ..graph.leaf import as_operands
-from ..graph.messages import NamesElsewhere
 from . import arithmetic as A
 from . import array, comparison, elementwise, indexing, linear, numbers, slicing
 
@@ -129,7 +128,7 @@ def _on_values(function: Any, name: str, args: tuple[Any, ...], options: dict[st
     if function not in _WITHOUT_GRADIENT and not _within_matplotlib():
         raise TypeError(
             f"{name.replace('numpy', 'np', 1)}: a Variable is not an array. Use "
-            f"{NamesElsewhere.counterpart(name) or 'a function of F'}, or the value, x.d, which has no gradient"
+            f"{engine.counterpart(name) or 'a function of F'}, or the value, x.d, which has no gradient"
         )
     return function(*map(_value, args), **{n: _value(x) for n, x in options.items()})
 

@@ -208,7 +208,7 @@ def coerced(kind: Any, value: Any, name: str) -> Any:
         TypeError: It does not fit; the message begins with `name`.
     """
     try:
-        return COERCERS.get(kind, kind)(value)
+        return as_static_float(value) if kind is float else COERCERS.get(kind, kind)(value)
     except TypeError as error:
         raise TypeError(f"{name} must be {error}, got {value!r}") from None
 
@@ -236,12 +236,6 @@ def checked_choice(value: T, known: Iterable[T], name: str) -> T:
     if value not in (listed := tuple(known)):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, listed))}, got {value!r}")
     return value
-
-
-def check_bool(value: object, name: str) -> None:
-    """Raise a TypeError that begins with `name` unless `value` is a bool."""
-    if not isinstance(value, bool):
-        raise TypeError(f"{name}: expected True or False, got {value!r}")
 
 
 def as_bool(value: Any) -> bool:

@@ -59,6 +59,13 @@ class BoundedCache:
         self.capacity = capacity
         self.most_bytes = most_bytes
 
+    @classmethod
+    def about_structures(cls, capacity: int, most_bytes: int = 1 << 62) -> BoundedCache:
+        """A cache of facts about structures of graphs: `nn.executables.clear()` clears it too."""
+        cache = cls(capacity, most_bytes)
+        caches_about_structures.append(cache)
+        return cache
+
     def part(self, ops: Iterable[Op]) -> BoundedCache:
         """The cache for entries that refer to `ops`: itself, or the part that one of them holds."""
         for op in ops:
@@ -141,12 +148,5 @@ class BoundedCache:
             self._nbytes -= nbytes
 
 
-about_structures: list[BoundedCache] = []
+caches_about_structures: list[BoundedCache] = []
 """The caches of facts about structures."""
-
-
-def cache_about_structures(capacity: int, most_bytes: int = 1 << 62) -> BoundedCache:
-    """A cache of facts about structures of graphs: `nn.executables.clear()` clears it too."""
-    cache = BoundedCache(capacity, most_bytes)
-    about_structures.append(cache)
-    return cache

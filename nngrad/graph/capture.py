@@ -17,7 +17,7 @@ from .closing import close, derivations_of
 from .event import MADE
 from .function import Function, create, locate, next_serial
 from .ndarray import NdArray
-from .options import build_options, contained, switch_to
+from .options import Switched, build_options, contained, watch
 from .spec import Spec
 from .traverse import functions_of, path_between, updates_by
 from .value import Thunk
@@ -97,7 +97,8 @@ def captured(
     options = build_options()
     # Emitted functions cast nothing.
     precision = options.applying.precision if options.emitting.builder is None else None
-    switch_to(simplify=options.emitting.simplify, body=since, precision=precision, locations=(locate, MADE))
+    Switched(simplify=options.emitting.simplify, body=since, precision=precision).from_now_on(alone=True)
+    watch(locate, *MADE).from_now_on()
     own = [placeholder(spec, owner, x) for spec, x in zip(inputs, arguments or [None] * len(inputs), strict=True)]
     try:
         outputs = function(own)

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from .block import Block, Step, bodies_in
 from .function import Function
 from .messages import SourceLocation
-from .options import build_options, contained, switch_to, watching_for_users_code
+from .options import Switched, build_options, contained, watching_for_users_code
 from .origins import GradientsTaken, GradientTaken
 from .spec import Spec
 from .thresholds import MOST_DERIVED
@@ -243,7 +243,7 @@ def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
 
     @contained
     def derived(simplify: Any, *args: P.args, **kwargs: P.kwargs) -> R:
-        switch_to(simplify=simplify)
+        Switched(simplify=simplify).from_now_on(alone=True)
         return derive(*args, **kwargs)
 
     @functools.lru_cache(maxsize=MOST_DERIVED)

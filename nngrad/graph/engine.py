@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
@@ -37,8 +37,9 @@ class Engine:
     """Runs and differentiates graphs."""
 
     __slots__ = (
-        "backward", "body_batched", "body_gradient", "body_tangent", "constant", "evaluate", "forget", "forward",
-        "hint_at_cache", "policy_key", "rematerialised", "run_functions", "warn_of_cancelled", "watched_compilation",
+        "argument_elsewhere", "backward", "body_batched", "body_gradient", "body_tangent", "constant", "counterpart",
+        "evaluate", "forget", "forward", "name_elsewhere", "policy_key", "rematerialised", "run_functions",
+        "warn_of_cancelled",
     )  # fmt: skip
 
     evaluate: Callable[[Variable], None]
@@ -61,26 +62,31 @@ class Engine:
     """Rebuilds gradients to recompute some forward values, by the policy of `nn.grad` or by marks in the graph."""
     policy_key: Callable[..., Any]
     """A cache key for such a policy and the marks of functions."""
-    warn_of_cancelled: Callable[[Any, list[Function]], None]
-    """Warns where some functions on the path of a task, which pass gradients unchanged, cancel a derivative."""
-    hint_at_cache: Callable[[float], None]
-    """Tells of the cache on disk, if a compilation took so many seconds that it is worth it."""
-    watched_compilation: Callable[..., Callable[[float], None]]
-    """A function to call with the compile time of a program, which warns of compilations that come again and again."""
+    warn_of_cancelled: Callable[[Sequence[Variable], Sequence[Function], set[int], Sequence[Function]], None]
+    """`warn_of_cancelled(outputs, path, active, estimates)` warns where one of `estimates`, functions on the path of a
+    gradient that pass gradients unchanged, cancels a derivative; `active` are the ids of the Variables on the path."""
 
+    name_elsewhere: Callable[[str, str], str]
+    """`name_elsewhere(name, module)`: a clause such as "; torch.Tensor.cpu is ... here" for a name that a module, or a
+    class, of nngrad lacks; "" if there is nothing to say."""
+    argument_elsewhere: Callable[[str, Iterable[str]], str]
+    """`argument_elsewhere(name, known)`: the like for an argument that a function with the arguments `known` lacks."""
+    counterpart: Callable[[str], str]
+    """What a function of NumPy, such as "numpy.linalg.norm", is here; "" if there is nothing like it."""
     constant: Callable[[float, Shape, DType], Variable]
     """A constant: a number with a shape and a dtype."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.__slots__:
             raise AttributeError(f"Engine has no {name!r}")
-        if name not in _providers:
-            raise RuntimeError(f"{name}: graphs cannot run before `import nngrad`")
-        if is_there(_providers[name]):
+        if name in _providers and is_there(_providers[name]):
             return object.__getattribute__(self, name)
         if name not in _NOTHING:
-            raise RuntimeError(f"{name}: {_providers[name]}, which does this, is not installed")
-        setattr(self, name, _NOTHING[name])
+            why = f"{_providers[name]}, which does this, is not installed" if name in _providers else (
+                "graphs cannot run before `import nngrad`")
+            raise RuntimeError(f"{name}: {why}")
+        if name in _providers:
+            setattr(self, name, _NOTHING[name])
         return _NOTHING[name]
 
 
@@ -89,10 +95,11 @@ _providers: dict[str, str] = {}
 """The modules that provide members of the engine, once these are used."""
 
 _NOTHING: dict[str, Any] = {
-    "hint_at_cache": lambda seconds: None,
+    "argument_elsewhere": lambda name, known: "",
+    "counterpart": lambda of_numpy: "",
+    "name_elsewhere": lambda name, module: "",
     "policy_key": lambda policy, functions: None,
-    "warn_of_cancelled": lambda task, estimates: None,
-    "watched_compilation": lambda program: lambda seconds: None,
+    "warn_of_cancelled": lambda outputs, path, active, estimates: None,
 }
 """What members do that nobody provides."""
 

@@ -1,16 +1,19 @@
-"""Events: what happens to functions as graphs are built, differentiated and run, for what watches (`options.watch`)."""
+"""Events: what happens to functions as graphs are built, differentiated and run, and to programs as they are prepared
+and compiled, for what watches (`options.watch`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from .block import Block
     from .function import Function
+    from .messages import SourceLocation
     from .op import Op
     from .variable import Variable
 
-Kind = Literal["applied", "emitted", "runs", "ran", "kept", "before", "after"]
+Kind = Literal["applied", "emitted", "runs", "ran", "kept", "before", "after", "passed", "compiled"]
 MADE: tuple[Kind, ...] = ("applied", "emitted")
 """A function was made: one that the user applied, or one that a gradient emitted."""
 RUN: tuple[Kind, ...] = ("runs", "ran", "kept")
@@ -18,7 +21,9 @@ RUN: tuple[Kind, ...] = ("runs", "ran", "kept")
 AROUND: tuple[Kind, ...] = ("before", "after")
 """A function that the user built runs, or all that one call of a function's backward rule emitted. While anything
 listens to these, gradients are not simplified, so that each function has a backward of its own."""
-KINDS = (*MADE, *RUN, *AROUND)
+OF_PROGRAMS: tuple[Kind, ...] = ("passed", "compiled")
+"""A pass has prepared a program for the compiler (`PassEvent`), or a program was compiled (`CompilationEvent`)."""
+KINDS = (*MADE, *RUN, *AROUND, *OF_PROGRAMS)
 
 
 class Execution:
@@ -60,4 +65,34 @@ class Event(NamedTuple):
         return getattr(f, "location", None)
 
 
-Listener = Callable[[Event], Any]
+class PassEvent(NamedTuple):
+    """A pass has prepared a program for the compiler."""
+
+    name: str
+    what: str
+    """What the pass looks for."""
+    left_out: bool
+    """True where `nn.passes` leaves it out."""
+    before: Block
+    after: Block
+    """The same block where the pass changes nothing; also where it cuts."""
+    hoisted: int = 0
+    """How many numbers it has turned into inputs."""
+    partitions: Sequence[Block] = ()
+    """The partitions into which it cuts the block; those that are equal are compiled once."""
+    kind: Kind = "passed"
+
+
+class CompilationEvent(NamedTuple):
+    """A program has been compiled."""
+
+    seconds: float
+    """How long that took, with tracing and lowering."""
+    program: Any
+    """The program, when it is compiled for the first time; None later, and for functions that are no program."""
+    place: SourceLocation | None
+    """The line of the user's program that asked for it."""
+    kind: Kind = "compiled"
+
+
+Listener = Callable[[Any], Any]

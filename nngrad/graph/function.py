@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .engine import engine
 from .event import Event
-from .messages import users_location
+from .messages import SourceLocation
 from .options import BuildOptions, build_options
 from .spec import Spec
 from .variable import Variable, new_variable
@@ -323,7 +323,7 @@ def create(
 
 def locate(event: Event) -> None:
     """Listens to functions being made, and records on each where in the user's program that is."""
-    event.function.location = users_location()
+    event.function.location = SourceLocation.of_user()
 
 
 def apply_switches(f: Function, options: BuildOptions) -> None:

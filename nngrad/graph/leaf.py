@@ -17,7 +17,6 @@ from .messages import warn_user
 from .ndarray import NdArray, host_array
 from .options import build_options
 from .spec import DType, Spec, refuse_tracer
-from .value import Value
 from .variable import Variable, leaf_of
 
 if TYPE_CHECKING:
@@ -29,11 +28,6 @@ def drawn_leaf(spec: Spec, source: KeySource, name: str = "") -> Variable:
     x = leaf_of(NdArray.of_spec(spec), name)
     x.key_source = source
     return x
-
-
-def arrays_in(cells: Iterable[NdArray]) -> list[Any]:
-    """The arrays in several cells, read atomically."""
-    return Value.arrays_of(Value.held_by(cells))
 
 
 def as_variable(value: object, name: str = "x", op: str = "", floating: DType | None = None) -> Variable:

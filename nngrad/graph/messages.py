@@ -6,9 +6,11 @@ import difflib
 import linecache
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from types import FrameType
 from typing import NamedTuple
+
+from .engine import engine
 
 
 class SourceLocation(NamedTuple):
@@ -17,6 +19,13 @@ class SourceLocation(NamedTuple):
     file: str
     line: int
     function: str
+
+    @staticmethod
+    def of_user() -> SourceLocation | None:
+        """The current location in the user's program. Finding it takes 1.6 times as long as making a function, so it is
+        not recorded for every function."""
+        frame = _users_frame()
+        return None if frame is None else SourceLocation(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
     @property
     def code(self) -> str:
@@ -39,13 +48,6 @@ def _users_frame() -> FrameType | None:
             break
         frame = frame.f_back
     return frame
-
-
-def users_location() -> SourceLocation | None:
-    """The current location in the user's program. Finding it takes 1.6 times as long as making a function, so it is not
-    recorded for every function."""
-    frame = _users_frame()
-    return None if frame is None else SourceLocation(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
@@ -76,7 +78,7 @@ def no_such_argument(function: str, given: Iterable[str], known: Iterable[str]) 
     names = tuple(known)
     for name in given:
         if name not in names:
-            similar = NamesElsewhere.argument(name, names) or did_you_mean(name, names)
+            similar = engine.argument_elsewhere(name, names) or did_you_mean(name, names)
             hint = similar or f"; expected {', '.join(names) or 'none'}"
             return TypeError(f"{function}: there is no argument {name!r}{hint}")
     return None
@@ -108,18 +110,6 @@ def left_out(without: Iterable[str], known: Iterable[str], one: str, several: st
 # ---------------------------------------------------------------- names of other libraries
 
 
-class NamesElsewhere:
-    """What names of other libraries are here. A package above implements it."""
-
-    hint: Callable[[str, str], str] = staticmethod(lambda name, module: "")
-    """`hint(name, module)`: a clause such as "; torch.Tensor.cpu is ... here" for a name that a module, or a class, of
-    nngrad lacks; "" if there is nothing to say."""
-    argument: Callable[[str, Iterable[str]], str] = staticmethod(lambda name, known: "")
-    """`argument(name, known)`: the like for an argument that a function with the arguments `known` lacks."""
-    counterpart: Callable[[str], str] = staticmethod(lambda of_numpy: "")
-    """What a function of NumPy, such as "numpy.linalg.norm", is here; "" if there is nothing like it."""
-
-
 def no_attribute(
     message: str, name: str, known: Iterable[str], fallback: str = "", module: str = "nngrad"
 ) -> AttributeError:
@@ -133,7 +123,7 @@ def no_attribute(
         fallback: The end of the message if no name is similar.
         module: The module or class of nngrad that lacks it.
     """
-    end = NamesElsewhere.hint(name, module) or did_you_mean(name, known) or fallback
+    end = engine.name_elsewhere(name, module) or did_you_mean(name, known) or fallback
     return AttributeError(message + end, name=name, obj=None)  # with an object, Python adds names that are spelt alike
 
 

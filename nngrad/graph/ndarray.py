@@ -27,7 +27,7 @@ from .spec import (
     x64_if,
 )
 from .thresholds import SMALL_ARRAY
-from .value import Thunk, Value, not_kept, on_device, on_host, writing
+from .value import Thunk, Value, not_kept, on_device, on_host
 
 _MOST_BYTES = 2**63 - 1
 """The largest number of bytes in an array that can be counted."""
@@ -198,7 +198,7 @@ class NdArray(CellOperators):
         """Replace the value. It is broadcast to the cell's shape and must fit its dtype: integer dtypes take no
         fractions and nothing out of range. Errors begin with `name`."""
         new = Value(_settled(fitted_array(value, self._spec, name)))
-        with writing:
+        with Value.writing:
             self.variable = None
             self.held = new
 
@@ -219,13 +219,13 @@ class NdArray(CellOperators):
 
     def zero(self) -> None:
         """Fill with zeros."""
-        with writing:
+        with Value.writing:
             self.variable = None
             self.held = Thunk(self._spec)
 
     def give_up(self) -> None:
         """Hold no gradient, after a backward that kept none here: reading it is an error."""
-        with writing:
+        with Value.writing:
             self.variable = None
             self.held = Thunk(not_kept)
 

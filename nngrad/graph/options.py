@@ -8,13 +8,16 @@ import copy
 import functools
 import gc
 import inspect
+import sys
 import weakref
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
+from .engine import is_there
 from .event import AROUND, KINDS, MADE, RUN, Kind, Listener
+from .messages import did_you_mean
 
 if TYPE_CHECKING:
     from .function import Function, RuleCall
@@ -189,15 +192,16 @@ class Running:
 _GROUPS = {"applying": Applying, "emitting": Emitting, "running": Running}
 _GROUP_OF = {field.name: group for group, kind in _GROUPS.items() for field in fields(kind)}
 _DEFAULTS = {group: kind() for group, kind in _GROUPS.items()}
-_NOBODY: dict[Kind, tuple[Listener, ...]] = dict.fromkeys(KINDS, ())
+_EVERYWHERE: dict[Kind, tuple[Listener, ...]] = dict.fromkeys(KINDS, ())
+"""What listens in all threads and under all switches."""
 
 
 class BuildOptions:
     """The switches in force while functions are applied; immutable, and remade at every change.
 
     Args:
-        layers: Dicts of switches, of which later ones override earlier ones. A key that is the name of no switch is
-            that of a listener: with it stand what listens and the kinds of events, or None.
+        layers: Dicts of switches, of which later ones override earlier ones. A key that is no text is that of a
+            listener: with it stand what listens and the kinds of events, or None.
     """
 
     __slots__ = ("applying", "emitting", "layers", "listeners", "running", "special", "watched")
@@ -218,10 +222,10 @@ class BuildOptions:
         for _, switches in layers:
             for name, value in switches.items():
                 given.setdefault(_GROUP_OF.get(name, "listeners"), {})[name] = value
-        self.listeners = _NOBODY
+        self.listeners = _EVERYWHERE
         heard: set[Kind] = set()
         if "listeners" in given:
-            self.listeners = dict(_NOBODY)
+            self.listeners = dict(_EVERYWHERE)
             for each in given.pop("listeners").values():
                 if each is not None:
                     listener, kinds = each
@@ -237,7 +241,7 @@ class BuildOptions:
 
     def hears(self, *kinds: Kind) -> bool:
         """Whether anything listens to events of these kinds."""
-        return self.listeners is not _NOBODY and any([self.listeners[kind] for kind in kinds])
+        return self.listeners is not _EVERYWHERE and any([self.listeners[kind] for kind in kinds])
 
 
 _start = BuildOptions()
@@ -267,25 +271,21 @@ def contained(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def set_switches(**switches: Any) -> None:
-    """Set switches in this thread or task, until the innermost `contained` call ends, if there is one."""
-    layers = build_options().layers
-    kept = tuple([layer for layer in layers if layer[0] is not _FROM_NOW_ON or layer[1].keys() != switches.keys()])
-    ends = switches.keys().isdisjoint(_GROUP_OF) and not any(switches.values())  # nothing listens any more
-    put_layers(kept if ends else (*kept, (_FROM_NOW_ON, switches)))
-
-
-def switch_to(**switches: Any) -> None:
-    """Put only these switches in force, until the innermost `contained` call ends, if there is one."""
-    put_layers(((_FROM_NOW_ON, switches),))
-
-
 class Switched(WithBlock):
-    """A `with` block that sets switches."""
+    """Sets switches within a `with` block, in a decorated function, or `from_now_on`.
 
-    def __init__(self, switches: dict[Any, Any]) -> None:
-        super().__init__()
-        self._switches = switches
+    Args:
+        switches: The switches by name, which are the fields of `Applying`, `Emitting` and `Running`.
+
+    Raises:
+        TypeError: There is no switch of a name; the message has it.
+    """
+
+    def __init__(self, **switches: Any) -> None:
+        if not switches.keys() <= _GROUP_OF.keys():
+            (name, *_) = switches.keys() - _GROUP_OF.keys()
+            raise TypeError(f"there is no switch {name!r}{did_you_mean(name, _GROUP_OF)}")
+        self._switches: dict[Any, Any] = switches
 
     @staticmethod
     def layers() -> tuple[Layer, ...]:
@@ -301,29 +301,47 @@ class Switched(WithBlock):
         """The switches that entering the block puts in force."""
         return self._switches
 
+    def from_now_on(self, alone: bool = False) -> None:
+        """Set the switches in this thread or task, until the innermost `contained` call ends, if there is one; with
+        `alone` these are the only ones in force."""
+        switches = self._switches
+        layers = () if alone else build_options().layers
+        others = tuple([(key, s) for key, s in layers if key is not _FROM_NOW_ON or s.keys() != switches.keys()])
+        ends = switches.keys().isdisjoint(_GROUP_OF) and not any(switches.values())  # nothing listens any more
+        put_layers(others if ends else (*others, (_FROM_NOW_ON, switches)))
+
     def everywhere(self) -> None:
         """Let all threads start with these switches, from before they do anything: called while nngrad is imported."""
         _start.__init__(((_FROM_NOW_ON, self._switches),))  # type: ignore[misc]
 
 
-def switched(**switches: Any) -> Switched:
-    """Set switches within a `with` block, or in a decorated function."""
-    return Switched(switches)
-
-
 def watch(listener: Listener | None, *kinds: Kind, key: Hashable = None) -> Switched:
-    """Within a `with` block, in this thread or asyncio task, call `listener` with each Event of these kinds.
+    """Within a `with` block, in this thread or asyncio task, call `listener` with each event of these kinds.
 
-    To listen to functions being made changes nothing else. To listen to runs makes graphs run op by op, and to what is
-    around whole functions ("before", "after") also leaves gradients unsimplified. Without listeners, making a function
-    costs no more than a look at the options in force.
+    To listen to functions being made, or to programs, changes nothing else. To listen to runs makes graphs run op by
+    op, and to what is around whole functions ("before", "after") also leaves gradients unsimplified. Without listeners,
+    making a function costs no more than a look at the options in force.
 
     Args:
-        listener: A function of an Event; None for none, within the block, under this key.
-        kinds: "applied", "emitted"; "runs", "ran", "kept"; "before", "after". See `nngrad/graph/event.py`.
+        listener: A function of an event; None for none, within the block, under this key.
+        kinds: "applied", "emitted"; "runs", "ran", "kept"; "before", "after"; "passed", "compiled". See
+            `nngrad/graph/event.py`.
         key: Replaces an outer listener that was entered with an equal key; by default each listener stands by itself.
     """
-    return Switched({key or object(): None if listener is None else (listener, kinds)})
+    block = Switched()
+    block._switches = {("listener", key or object()): None if listener is None else (listener, kinds)}
+    return block
+
+
+def is_heard_by(module: str, kind: Kind) -> None:
+    """Have the function `hear` of a module hear all events of a kind, everywhere; the first event imports the module.
+    Nothing hears them if it was left out."""
+
+    def tell(event: Any) -> None:
+        if is_there(module):
+            sys.modules[module].hear(event)
+
+    _EVERYWHERE[kind] += (tell,)
 
 
 class _CollectorPause:

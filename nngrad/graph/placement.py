@@ -6,18 +6,70 @@ Declared here, and provided by a package above.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import jax
 
 if TYPE_CHECKING:
-    from ..parallel.devices.grid import Mesh as Mesh
     from .op import Op
+    from .variable import Variable
 
 Axes: TypeAlias = "tuple[str | tuple[str, ...] | None, ...]"
 """For each axis of an array, the mesh axis, or several, over which it is divided, or None; missing entries are None."""
+
+
+class Mesh(Protocol):
+    """Several devices that run one program on global arrays; a package above has them."""
+
+    @property
+    def grid(self) -> jax.sharding.Mesh:
+        """The corresponding JAX mesh."""
+
+    @property
+    def platform(self) -> str:
+        """JAX's name of their platform."""
+
+    @property
+    def spans_processes(self) -> bool:
+        """True with devices of other processes among them."""
+
+    def sharding(self, axes: Axes = ()) -> jax.sharding.NamedSharding:
+        """The sharding that divides an array over `axes`; without them it is replicated."""
+
+    def of_batch(self, shape: tuple[int, ...]) -> jax.sharding.NamedSharding:
+        """The sharding of a batch."""
+
+    def axes_of(self, x: Variable, number: int = 0) -> Axes:
+        """The axes over which a Variable's array is divided; `number` is for messages."""
+
+    def resolved(self, axes: Axes | str, shape: tuple[int, ...], name: str) -> Axes:
+        """`axes` for an array of `shape`, checked; messages begin with `name`."""
+
+    def is_uneven(self, x: Variable) -> bool:
+        """True of a leaf that is a batch which cannot be divided evenly."""
+
+    def put(self, array: Any, sharding: Any, name: str) -> Any:
+        """Move an array to `sharding`."""
+
+    def placed(self, leaves: Sequence[Variable], arrays: list[Any]) -> list[Any]:
+        """The arrays of leaves, moved to their places; the leaves' cells hold these from now on."""
+
+    def argument(self, array: Any, name: str, x: Variable | None = None, shape: tuple[int, ...] | None = None) -> Any:
+        """An argument of a program as a global array."""
+
+    def divided(self, arrays: Sequence[Any], which: Sequence[int]) -> list[Any]:
+        """Arrays that JAX traces, with those at the indices `which` divided as batches."""
+
+    def constrained_batch(self, array: Any) -> Any:
+        """An array that JAX traces, divided as a batch."""
+
+    def turn(self) -> AbstractContextManager[Any]:
+        """A lock to hold while something runs."""
+
+    def finished(self, results: Any) -> Any:
+        """`results`, after waiting for them where that is needed."""
 
 
 class Placement:

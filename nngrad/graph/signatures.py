@@ -64,13 +64,15 @@ _NOTHING = object()
 """A value that fits no argument."""
 
 
-def explained(function: Callable[P, R], name: str = "") -> Callable[P, R]:
+def explained(function: Callable[P, R], name: str = "", composed: bool = False) -> Callable[P, R]:
     """`function`, with errors that name it and the argument if a keyword is unknown or a value does not fit the
     signature. This costs nothing unless there is an error.
 
     Args:
         function: The function to wrap.
         name: What users call it, if not by its own name.
+        composed: True for a function composed of others: all other errors begin with its name too, except those that a
+            user's function among the arguments may have raised, unless they begin with an argument's name.
     """
 
     @functools.wraps(function)
@@ -78,6 +80,8 @@ def explained(function: Callable[P, R], name: str = "") -> Callable[P, R]:
         try:
             return function(*args, **kwargs)
         except REFUSALS as error:
+            if composed:
+                raise_by_name(error, function, args, kwargs)
             clearer = refusal(error, function, name, args, kwargs)
             if clearer is None:
                 raise
@@ -88,17 +92,8 @@ def explained(function: Callable[P, R], name: str = "") -> Callable[P, R]:
 
 
 def explained_by_name(function: Callable[P, R]) -> Callable[P, R]:
-    """As `explained`, for functions composed of others: all other errors begin with the function's name too, except
-    those that a user's function among the arguments may have raised, unless they begin with an argument's name."""
-
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except REFUSALS as error:
-            raise_by_name(error, function, args, kwargs)
-
-    return call
+    """As `explained`, for functions composed of others."""
+    return explained(function, composed=True)
 
 
 def raise_by_name(

@@ -148,13 +148,16 @@ def surely(holds: Callable[[], bool]) -> bool:
 # ---------------------------------------------------------------- arrays that are given
 
 
-def array_of(value: object, name: str) -> Any:
-    """`value` as a NumPy or JAX array of a dtype that a cell can hold, in native byte order.
+def array_of(value: object, name: str, dtype: DType | None = None) -> Any:
+    """`value` as a NumPy or JAX array of a dtype that a cell can hold, in native byte order; `converted` to `dtype`, if
+    that is passed.
 
     Raises:
         TypeError: A cell cannot hold its dtype, or some of it is masked. The message begins with `name`.
-        ValueError: It is not a rectangular array.
+        ValueError: It is not a rectangular array, or `dtype` cannot hold its values.
     """
+    if dtype is not None:
+        return converted(array_of(value, name), dtype, name)
     if value.__class__ is np.ndarray and value.dtype in SUPPORTED:
         return value
     refuse_tracer(value, name)

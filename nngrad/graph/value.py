@@ -65,6 +65,8 @@ class Value:
 
     __slots__ = ("__weakref__", "array", "has_view")
 
+    writing = threading.RLock()
+    """Held while a user's value is written, so that `exchange` can tell whether one was."""
     owner: Any = None
     """What holds the array instead, and is read under its `lock`; None for most values."""
     array: Any
@@ -90,6 +92,16 @@ class Value:
         before = list(map(_value_of, cells))
         deque(map(setattr, cells, repeat("held"), values), maxlen=0)
         del before  # only now, because releasing values may run code
+
+    @staticmethod
+    def read(cells: Iterable[NdArray]) -> list[Any]:
+        """The arrays in several cells, read atomically."""
+        return Value.arrays_of(Value.held_by(cells))
+
+    @staticmethod
+    def write(cells: Sequence[NdArray], arrays: Iterable[Any] | None) -> None:
+        """Write arrays, of the cells' shapes and dtypes, to several cells atomically; zeros if there are no arrays."""
+        Value.put_in(cells, [Thunk(cell.spec) for cell in cells] if arrays is None else list(map(Value, arrays)))
 
     @staticmethod
     def arrays_of(values: Sequence[Value]) -> list[Any]:
@@ -211,18 +223,7 @@ _lock = threading.RLock()  # reentrant, for signal handlers
 HELD_ONCE: int = next(map(getrefcount, (object(),)))
 """The count of `getrefcount` for an object with a single reference, from an attribute or a tuple."""
 
-# ---------------------------------------------------------------- several cells at once
-
-writing = threading.RLock()
-"""Held while a user's value is written, so that `exchange` can tell whether one was."""
-
 _value_of = attrgetter("held")
-
-
-def put_together(cells: Sequence[NdArray], arrays: Iterable[Any] | None) -> None:
-    """Write arrays, of the cells' shapes and dtypes, to several cells atomically; zeros if there are no arrays."""
-    Value.put_in(cells, [Thunk(cell.spec) for cell in cells] if arrays is None else list(map(Value, arrays)))
-
 
 # ---------------------------------------------------------------- Variables that are computed together
 

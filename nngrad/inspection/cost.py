@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..extend import Block, ControlOp, Op, Spec, Variable, cache_about_structures, functions_of, variables
+from ..extend import Block, BoundedCache, ControlOp, Op, Spec, Variable, functions_of, variables
 from ..functions.traced import name_of, parameters_of
 from .shown import aligned, as_html
 
@@ -39,7 +39,7 @@ class Tally(NamedTuple):
         return Tally(*[a * count for a in self])
 
 
-_traced = cache_about_structures(4096)
+_traced = BoundedCache.about_structures(4096)
 """Costs without bytes and the function itself, by op, arguments and specs of the inputs."""
 
 

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..extend import Event, Switched, check_bool, users_location, watch
+from ..extend import Event, SourceLocation, Switched, coerced, watch
 from ..parameter import Scope, get_current_parameter_scope, path_of_scope
 from .nan import DEBUG_MODE, Checker, report_of
 
@@ -22,7 +22,7 @@ def _debugging(inf: bool) -> Switched:
     def listen(event: Event) -> None:
         f, execution = event.function, event.execution
         if execution is None:
-            f.location = users_location()
+            f.location = SourceLocation.of_user()
             return
         if execution not in checkers:
             checkers[execution] = Checker(nan=np.isnan, inf=np.isinf) if inf else Checker(nan=np.isnan)
@@ -54,8 +54,8 @@ def debug(on: bool = True, *, inf: bool = True) -> Switched:
         TypeError: `on` or `inf` is not a bool.
         FloatingPointError: Within the block, by whatever runs a graph.
     """
-    check_bool(on, "on")
-    check_bool(inf, "inf")
+    coerced(bool, on, "on")
+    coerced(bool, inf, "inf")
     return _debugging(inf) if on else watch(None, key=DEBUG_MODE)
 
 
@@ -69,7 +69,7 @@ def _noting() -> Callable[[Event], None]:
     """The names of scopes by id; holding the scopes here prevents reuse of their ids."""
 
     def note(event: Event) -> None:
-        event.function.location = users_location()
+        event.function.location = SourceLocation.of_user()
         scope = get_current_parameter_scope()
         if id(scope) not in known:
             known[id(scope)] = scope, path_of_scope(scope)
@@ -95,5 +95,5 @@ def source_locations(on: bool = True) -> Switched:
     Raises:
         TypeError: `on` is not a bool.
     """
-    check_bool(on, "on")
+    coerced(bool, on, "on")
     return watch(_noting() if on else None, "applied", "emitted", key="source locations")

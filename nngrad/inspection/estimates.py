@@ -13,8 +13,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.export import is_symbolic_dim
 
-from ..extend import Function, Task, Variable, engine, functions_of, has_name, provide, summands, warn_user, x64_if
+from ..extend import Function, Variable, engine, functions_of, provide, summands, warn_user, x64_if
 
 Step = tuple[Function, int]
 """A function that is linear in one input, apart from an offset, with the others held fixed; and that input's index."""
@@ -27,19 +28,28 @@ MOST_DRAWN = 2**22
 """Up to how many elements linear functions are compared at random arrays."""
 
 
-def warn_of_cancelled(task: Task, estimates: Sequence[Function]) -> None:
-    """Warn about the first of some functions f on the path of a task, which pass gradients unchanged, that is in
-    `x - g(f(h(x)))` with linear g and h whose product is 1, and x on the path."""
-    readers: dict[int, list[Step]] = {id(y): [] for y in task.outputs}
+def warn_of_cancelled(
+    outputs: Sequence[Variable], path: Sequence[Function], active: set[int], estimates: Sequence[Function]
+) -> None:
+    """Warn about the first of some functions f on the path of a gradient, which pass gradients unchanged, that is in
+    `x - g(f(h(x)))` with linear g and h whose product is 1, and x on the path.
+
+    Args:
+        outputs: The Variables that are differentiated.
+        path: The functions on some path from the inputs to them.
+        active: The ids of the Variables on some path.
+        estimates: The functions f.
+    """
+    readers: dict[int, list[Step]] = {id(y): [] for y in outputs}
     passing = frozenset(estimates)
-    for f in reversed(task.path):
+    for f in reversed(path):
         if any([id(y) in readers for y in f.outputs]):
             # An estimate that says which inputs it reads, as `straight_through` does, passes gradients to the others.
             first = f.op.reads or 0 if f in passing else 0
             for i, x in enumerate(f.inputs[first:], first):
                 readers.setdefault(id(x), []).append((f, i))
     for f in [f for f in estimates if any([id(y) in readers for y in f.outputs])]:
-        before = {x: None for x in _before(f.inputs[0]) if id(x) in task.active}
+        before = {x: None for x in _before(f.inputs[0]) if id(x) in active}
         pending = [y for y in f.outputs if y.shape == f.inputs[0].shape]
         after: dict[int, Steps] = dict.fromkeys(map(id, pending))
         while pending:
@@ -86,7 +96,7 @@ def _is_step(f: Function, i: int) -> bool:
 
 
 def _has_at_most(count: int, x: Variable) -> bool:
-    return not has_name(x.shape) and x.size <= count
+    return not any(map(is_symbolic_dim, x.shape)) and x.size <= count
 
 
 def _is_pure(f: Function) -> bool:

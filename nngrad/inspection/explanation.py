@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..extend import RULES, LoopFound, Stage, Variable, ancestry, device_of, linearize, stages_of, variables
+from ..extend import RULES, PassEvent, Program, Variable, device_of, linearize, prepared, variables, watch
 from .cost import Tally, count
 from .shown import aligned, as_html
 
@@ -27,6 +27,15 @@ class OrderOfGradient(NamedTuple):
     a loop count once."""
     matrix_products: int
     """Matrix products among them."""
+
+
+class LoopFound(NamedTuple):
+    """An unrolled recurrence that was rolled into a loop."""
+
+    steps: int
+    """The number of steps."""
+    functions: int
+    """The number of functions per step."""
 
 
 class Explanation(NamedTuple):
@@ -72,21 +81,34 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
         TypeError: Something is not a Variable.
         ValueError: A Variable is not a result of `nn.grad`.
     """
-    given = variables(gradients, "gradients")
-    for i, gx in enumerate(given):
+    results = variables(gradients, "gradients")
+    for i, gx in enumerate(results):
         if gx.derived_by is None:
             raise ValueError(f"gradients[{i}] is not a result of nn.grad")
-    results = ancestry([gx.derived_by for gx in given])
-    behind = {step for each in results for step in ((each.order, each.mode), *each.before)}
-    counted = count(given, each_step=False)
+    behind = frozenset().union(*[gx.derived_by.history for gx in results])
+    counted = count(results, each_step=False)
     orders = [
         OrderOfGradient(order, mode, reason, tally.functions, tally.matrix_products)
         for order, (mode, reason) in sorted(behind)
         for tally in [counted.by_order.get(order, Tally())]
     ]
-    linear = linearize(given, device=device_of(given), effects=False)
-    loops = [loop for stage in stages_of(linear.program) for loop in stage.loops]
+    linear = linearize(results, device=device_of(results), effects=False)
+    loops = [loop for event in _passes(linear.program) for loop in _loops(event)]
     return Explanation(tuple(orders), counted.functions, counted.matrix_products, tuple(loops))
+
+
+def _passes(program: Program, platform: str | None = None) -> list[PassEvent]:
+    """How a program is prepared for the compiler of a platform, pass by pass."""
+    events: list[PassEvent] = []
+    with watch(events.append, "passed"):
+        prepared(program, platform, as_a_whole=False)
+    return events
+
+
+def _loops(event: PassEvent) -> list[LoopFound]:
+    """The recurrences that a pass turns into loops."""
+    new = event.after.rolled_loops[len(event.before.rolled_loops) :]
+    return [LoopFound(loop.length, loop.functions) for loop in new]
 
 
 _MOST_NAMED = 4
@@ -95,7 +117,7 @@ _MOST_NAMED = 4
 
 def show_rewrites() -> None:
     """Print every rewriting rule: its name, its formula, and the ops that it applies to."""
-    print("\n".join(aligned([(each.name, each.formula, each.ops) for each in RULES.values()])))
+    print("\n".join(aligned([(rule.name, rule.formula, rule.ops) for rule in RULES.values()])))
 
 
 def show_passes(outputs: Variable | Iterable[Variable], platform: str | None = None) -> None:
@@ -117,26 +139,26 @@ def show_passes(outputs: Variable | Iterable[Variable], platform: str | None = N
     if platform not in (None, "cpu", "gpu", "cuda", "rocm", "tpu"):
         raise ValueError(f"platform: must be 'cpu', 'gpu' or 'tpu', got {platform!r}")
     rows = [("pass", "before", "after", "")]
-    for stage in stages_of(program, platform):
-        rows.append((stage.name, str(len(stage.before.steps)), str(len(stage.after.steps)), _changes(stage)))
+    for event in _passes(program, platform):
+        rows.append((event.name, str(len(event.before.steps)), str(len(event.after.steps)), _changes(event)))
     print("\n".join(aligned(rows, numbers=(1, 2))))
 
 
-def _changes(stage: Stage) -> str:
+def _changes(event: PassEvent) -> str:
     """What a pass does: the ops that become fewer and those that become more, the new loops, and hoisted numbers."""
-    if stage.partitions:
-        return (f"{stage.partitions} partitions, {stage.compiled} of them compiled; their numbers become inputs, and "
-                "no pass follows")
-    if stage.left_out or stage.after is stage.before:
-        return "left out" if stage.left_out else f"no {stage.what}"
-    counts = [Counter([op.name for op, _, _ in block.steps]) for block in (stage.before, stage.after)]
+    if event.partitions:
+        return (f"{len(event.partitions)} partitions, {len({*event.partitions})} of them compiled; their numbers "
+                "become inputs, and no pass follows")
+    if event.left_out or event.after is event.before:
+        return "left out" if event.left_out else f"no {event.what}"
+    counts = [Counter([op.name for op, _, _ in block.steps]) for block in (event.before, event.after)]
     told = []
     for sign, difference in (("-", counts[0] - counts[1]), ("+", counts[1] - counts[0])):
         named = [f"{sign}{n} {name}" for name, n in difference.most_common(_MOST_NAMED)]
         if rest := sum(difference.values()) - sum([n for _, n in difference.most_common(_MOST_NAMED)]):
             named.append(f"{sign}{rest} others")
         told += named
-    told += [f"a loop: {loop.steps} steps of {loop.functions} functions" for loop in stage.loops]
-    if stage.hoisted:
-        told.append(f"numbers made inputs: {stage.hoisted}")
+    told += [f"a loop: {loop.steps} steps of {loop.functions} functions" for loop in _loops(event)]
+    if event.hoisted:
+        told.append(f"numbers made inputs: {event.hoisted}")
     return ", ".join(told) or "other order, or changes in bodies"

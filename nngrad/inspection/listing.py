@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ..extend import Variable, check_bool
+from ..extend import Variable, coerced
 from .description import Description, describe
 from .folding import folds_of
 from .lines import Line, Writer
@@ -121,7 +121,7 @@ def show(outputs: Variable | Iterable[Variable], *, fold: bool = True, parameter
         TypeError: Something is not a Variable, or another argument has the wrong type.
         ValueError: There are no outputs.
     """
-    check_bool(fold, "fold")
+    coerced(bool, fold, "fold")
     described = describe(outputs, parameters)
     lines = tuple(Writer(described, folds_of(described) if fold else []).lines())
     described.forget_graph()

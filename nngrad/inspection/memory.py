@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..extend import ControlOp, Function, Spec, Variable, device_of, functions_of, linearize, temporary_bytes, variables
+from ..extend import ControlOp, Function, Spec, Variable, device_of, executables, functions_of, linearize, variables
 from ..memory import Timeline, timeline
 from .recomputation import kept_for_gradients
 from .shown import as_html, shown_bytes
@@ -91,7 +91,7 @@ def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) 
     listed = variables(outputs, "outputs")
     linear = linearize(listed, device=device_of(listed))
     line = timeline(linear.program)
-    compiled = temporary_bytes(linear.program) if compile else None
+    compiled = executables.temporary_bytes(linear.program) if compile else None
     kept, again = _held(functions_of(listed))
     results = sum([y.spec.nbytes for y in listed])
     leaves = sum([spec.nbytes for spec in linear.program.block.inputs])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from ..extend import Block, ControlOp, Function, Spec, Variable, contained, results_of, switch_to, x64_if
+from ..extend import Block, ControlOp, Function, Spec, Switched, Variable, contained, results_of, x64_if
 
 if TYPE_CHECKING:
     from .nan import Checker
@@ -50,7 +50,7 @@ class _BodyGraph(NamedTuple):
 
 @contained
 def _graph_of(body: Block, names: Sequence[str], context: Any) -> _BodyGraph:
-    switch_to(context=context)
+    Switched(context=context).from_now_on(alone=True)
     inputs = body.leaves()
     for x, name in zip(inputs, names, strict=True):
         x.name = name

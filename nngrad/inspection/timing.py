@@ -14,16 +14,15 @@ import jax
 
 from ..context import Context
 from ..extend import (
+    Switched,
     Variable,
     arrays_of,
     checked_count,
     device_of,
-    executable_of,
     executables,
     grad,
     leaves_of,
     linearize,
-    switched,
 )
 from .shown import aligned
 
@@ -137,7 +136,7 @@ def measure(
     checked_count(warm_up, "warm_up")
     target = None if device is None else _device_of(device)
     on_device = jax.default_device(target) if target is not None else nullcontext()
-    with on_device, switched(auto_forward=False, deterministic=True):  # with one tier
+    with on_device, Switched(auto_forward=False, deterministic=True):  # with one tier
         first = _iteration(build)
         _phases(build)  # compiles everything
         for _ in range(warm_up - 1):
@@ -163,7 +162,7 @@ def _phases(build: Callable[[], Variable]) -> tuple[float, float, float, float]:
     gradients = grad([loss], _differentiated(loss))
     # In the order in which `backward()` lists it, so that both share an executable.
     both = linearize([loss, *gradients], first=leaves, device=program.device)
-    executable, arrays = executable_of(both.program), arrays_of(both.leaves)
+    executable, arrays = executables.of(both.program), arrays_of(both.leaves)
     prepared_again = perf_counter()
     jax.block_until_ready(executable(*arrays))
     done = perf_counter()

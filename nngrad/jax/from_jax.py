@@ -7,12 +7,13 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from .. import functions as F
 from ..extend import (
     Block,
-    DType,
+    Switched,
     Variable,
     apply,
     close,
@@ -21,7 +22,6 @@ from ..extend import (
     named_axes,
     placeholder,
     spec_of,
-    switch_to,
 )
 from ..functions.traced import Fixed, Given, JaxFunction, Key, Trace, Traced, options_as_tuples
 from .calls import acts, axes_in, spans_devices
@@ -116,7 +116,7 @@ class PartedFunction(OpenedFunction):
         return parted(results)
 
     def _described(
-        self, leaf: Any, i: int, needs_x64: bool, floating: DType | None, has_rows: bool
+        self, leaf: Any, i: int, needs_x64: bool, floating: np.dtype[Any] | None, has_rows: bool
     ) -> tuple[Fixed | Given, Variable | None]:
         description, x = super()._described(leaf, i, needs_x64, floating, has_rows)
         around = surroundings_of_now()
@@ -165,7 +165,7 @@ class _Graph:
 @contained
 def _built(opening: Opening, jaxpr: ClosedJaxpr) -> tuple[list[Variable], list[Variable]]:
     """The results and the inputs of a jaxpr, as a graph built without the user's switches."""
-    switch_to()
+    Switched().from_now_on(alone=True)
     inputs = [placeholder(spec_of(tuple(v.aval.shape), v.aval.dtype), "from_jax") for v in jaxpr.jaxpr.invars]
     return opened_with(opening, jaxpr, inputs), inputs
 

@@ -17,6 +17,7 @@ from ..extend import (
     BoundedCache,
     NoForwardMode,
     Spec,
+    Switched,
     Variable,
     bodies_in,
     close,
@@ -26,11 +27,9 @@ from ..extend import (
     leaves_of,
     lowering_passes,
     named_axes,
-    passes,
     path_between,
     placeholder,
     spec_of,
-    switch_to,
     watching_for_users_code,
 )
 from ..functions.traced import (
@@ -153,7 +152,7 @@ class GraphOfCall:
 
     @contained
     def _built(self, owner: Owner, variables: Sequence[Variable]) -> tuple[list[Variable], Any]:
-        switch_to()
+        Switched().from_now_on(alone=True)
         with noting_reverse_mode() as self._pulled, deriving_rules_once():
             return self._results(owner, variables, self.surroundings)
 
@@ -239,7 +238,7 @@ class GraphOfCall:
 
     @contained
     def _pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
-        switch_to()
+        Switched().from_now_on(alone=True)
         tangents = [placeholder(self.inputs[i], "jax.jvp") for i in moving]
         floating = [y for y in self._outputs if y.spec.differentiable]
         primals = [self._inputs[i] for i in moving]
@@ -250,7 +249,7 @@ class GraphOfCall:
         values = to_jax([*results, *residuals], self._inputs)
         # JAX's reverse mode separates functions of tangents from others, equation by equation; these may fuse the two.
         fusing = [each.name for each in lowering_passes() if each.platform is not None or each.name == "partition"]
-        with passes(without=fusing):
+        with Switched(without_passes=frozenset(fusing)):
             linear = to_jax(moved, [*residuals, *tangents])
         inputs, outputs = len(self._inputs), len(self._outputs)
 

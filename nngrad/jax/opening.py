@@ -12,7 +12,7 @@ from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from .. import functions as F
-from ..extend import Variable, contained, placeholder, spec_of, switch_to
+from ..extend import Switched, Variable, contained, placeholder, spec_of
 from ..functions.traced import CALLS, CUSTOM_RULES, called_function, count_closed_over, frozen, is_key, name_of
 from .calls import graph_called
 from .evaluating import closure_of, evaluated_now, may_run_now, require_compiled
@@ -291,7 +291,7 @@ def _is_seen(equation: Any, function: PointwiseFunction) -> bool:
 
 @contained
 def _by_places(closed: ClosedJaxpr) -> bool:
-    switch_to()
+    Switched().from_now_on(alone=True)
     inputs = [placeholder(spec_of(tuple(v.shape), v.dtype), "from_jax") for v in closed.in_avals]
     (y,) = Opening(inlined=True).run_closed(closed, inputs)
     return not isinstance(y, Variable) or depends_by_places([y], inputs)

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from .. import functions as F
 from ..derivatives.directions import independent_rows
-from ..extend import DType, Variable, interrupt_safe, spec_of, x64_if
+from ..extend import Variable, interrupt_safe, spec_of, x64_if
 from ..functions.traced import Fixed, Given, Trace
 from .calls import axes_in
 from .from_jax import PartedFunction, opened_with
@@ -110,7 +111,7 @@ class OpenedOverRows(PartedFunction):
         self._points = rows
 
     def _described(
-        self, leaf: Any, i: int, needs_x64: bool, floating: DType | None, has_rows: bool
+        self, leaf: Any, i: int, needs_x64: bool, floating: np.dtype[Any] | None, has_rows: bool
     ) -> tuple[Fixed | Given, Variable | None]:
         description, x = super()._described(leaf, i, needs_x64, floating, has_rows)
         if x is not None and isinstance(leaf, Variable) and self._points.has(x):

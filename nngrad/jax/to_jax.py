@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 import jax
@@ -17,29 +17,24 @@ from ..extend import (
     Executable,
     NdArray,
     Program,
-    Settings,
     Spec,
+    Switched,
+    Value,
     Variable,
     array_of,
     arrays_of,
     build_options,
     check_not_traced,
-    converted,
     device_of,
-    executable_of,
+    executables,
     host_array,
-    jitted_as_equal_programs,
     linearize,
     lower,
     placeholder,
-    put_together,
+    placement,
     spec_of,
-    switched,
     x64_if,
 )
-
-if TYPE_CHECKING:
-    from ..parallel.devices.grid import Mesh
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -114,7 +109,7 @@ class ByShape(Generic[T]):
 
     def _outputs(self, arguments: Sequence[Any]) -> Any:
         # Parameters made here are concrete arrays, even while JAX traces the caller.
-        with switched(auto_forward=False), jax.ensure_compile_time_eval():
+        with Switched(auto_forward=False), jax.ensure_compile_time_eval():
             return self._function(*arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -205,7 +200,7 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
                   for i, x in enumerate(others) if id(x) in frozen}  # fmt: skip
     needs_x64 = linear.program.block.needs_x64
     # A mesh needs a single program: CPUs must not run parts in turn without waiting for each.
-    run = lower(linear.program) if mesh is None else Executable(jax.jit(lower(linear.program)), Settings(mesh=mesh))
+    run = lower(linear.program) if mesh is None else Executable.on(mesh, lower(linear.program))
 
     def function(*arrays: Any, key: Any = None) -> Any:
         flat = arguments.flattened(arrays)
@@ -239,7 +234,7 @@ def compiled_as_equal_graphs(outputs: Sequence[Variable], inputs: Sequence[Varia
     is_placed = jax.device_count() > 1 and any([getattr(a, "committed", False) for a in values])
     if is_placed or any([isinstance(a, jax.core.Tracer) for a in values]):
         return None
-    run = jitted_as_equal_programs(program)
+    run = executables.jitted(program)
     frozen: dict[bool, list[Any]] = {}
 
     def function(*arrays: Any) -> Any:
@@ -268,7 +263,7 @@ class CompiledFunction:
         self._mesh = linear.program.mesh
         check_read(linear.program, given)
         self._updated = linear.updated
-        self._executable = executable_of(linear.program, at_its_best=True)
+        self._executable = executables.of(linear.program, at_its_best=True)
         self._given = given
         self._rest = linear.leaves[len(given) :]
         self._is_pure = not self._updated and all([x.key_source is None for x in self._rest])
@@ -283,7 +278,7 @@ class CompiledFunction:
         given = [*arguments, *arrays_of(self._rest, often=True, mesh=mesh)]
         results = self._executable(*given)
         if self._updated:
-            put_together([leaf.cell for leaf in self._updated], results[self._count :])
+            Value.write([leaf.cell for leaf in self._updated], results[self._count :])
         return results[0] if self._single else list(results[: self._count])
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -372,7 +367,7 @@ def _checked(arrays: Sequence[Any], given: Sequence[Variable], places: Sequence[
     return [_fitted(array, x, place) for array, x, place in zip(arrays, given, named, strict=True)]
 
 
-def _placed(arrays: Sequence[Any], given: Sequence[Variable], mesh: Mesh) -> list[Any]:
+def _placed(arrays: Sequence[Any], given: Sequence[Variable], mesh: placement.Mesh) -> list[Any]:
     """As `_checked`, on a mesh. With several processes `arrays` are this one's parts; their global shape is checked."""
     if mesh.spans_processes:
         names = [f"array {i}" for i, _ in enumerate(arrays)]
@@ -412,8 +407,10 @@ def _fitted(array: Any, x: Variable, i: int | str) -> Any:
     if array.shape != x.spec.shape:
         shapes = f"{name} has shape {tuple(array.shape)}, but input {x.name or i} has {x.spec.shape}"
         raise ValueError(f"{shapes}, {SHAPES_ARE_FIXED}")
-    if not isinstance(array, jax.core.Tracer) or array.dtype == x.dtype:
-        return converted(array, x.dtype, name)
+    if not isinstance(array, jax.core.Tracer):
+        return array_of(array, name, x.dtype)
+    if array.dtype == x.dtype:
+        return array
     if jnp.issubdtype(array.dtype, jnp.floating) and not x.spec.differentiable:
         raise TypeError(f"{name} is {array.dtype.name}, but input {x.name or i} is {x.dtype.name}")
     return array.astype(jax.dtypes.canonicalize_dtype(x.dtype))

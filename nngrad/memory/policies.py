@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..extend import Function, Operators, Switched, Variable, check_bool, checked_choice, provide, warn_user
+from ..extend import Function, Switched, Variable, checked_choice, coerced, provide, warn_user
 
 if TYPE_CHECKING:
     from .candidates import Candidate
@@ -170,12 +170,12 @@ def _is_marked(x: Variable) -> bool:
 
 
 def _mark(x: Variable, on: bool) -> None:
-    check_bool(on, "recompute")
+    coerced(bool, on, "recompute")
     if x.parent is not None:
         x.parent.mark = _SINGLE if on else None
 
 
-provide(Operators, {"recompute": property(_is_marked, _mark)})
+provide(Variable, {"recompute": property(_is_marked, _mark)})
 
 
 def _is_number(value: Any) -> bool:
@@ -249,5 +249,5 @@ def recompute(on: bool = True) -> Switched:
     Args:
         on: False exempts functions from a surrounding block.
     """
-    check_bool(on, "on")
-    return _Marking({}) if on else Switched({"mark": None})
+    coerced(bool, on, "on")
+    return _Marking() if on else Switched(mark=None)

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..extend import Program, Variable, contained, device_of, functions_of, linearize, set_switches, temporary_bytes
+from ..extend import Program, Switched, Variable, contained, device_of, executables, functions_of, linearize
 from .candidates import Candidate, Emit, Graphs, Named, PlanSource
 from .plan import binomial_plan, by_blocks, slots_for, uniform_plan
 from .policies import policy_of, policy_of_marks
@@ -42,7 +42,7 @@ def rematerialised(
     Returns:
         The gradients as emitted if there is nothing to do, or if no plan takes less memory.
     """
-    set_switches(mark=None, builder=None, precision=None)
+    Switched(mark=None, builder=None, precision=None).from_now_on()
     roots = [y for y in (*outputs, *[s for s in seeds if s is not None]) if y.parent is not None]
     policy = policy_of(recompute) or policy_of_marks(functions_of(roots))
     if policy is None:
@@ -91,7 +91,7 @@ class Search:
             finalists.append(self.plain)
         finalists = _ranked(finalists)
         if len(finalists) > 1:
-            taken = [(temporary_bytes(c.program), c.extra) for c in finalists]
+            taken = [(executables.temporary_bytes(c.program), c.extra) for c in finalists]
             if all([nbytes is not None for nbytes, _ in taken]):
                 return finalists[taken.index(min(taken))]
         return finalists[0]
@@ -112,7 +112,7 @@ class Search:
 
     def bytes_of(self, candidate: Candidate) -> int:
         """The candidate's temporaries as reported by the compiler, or else the predicted peak."""
-        nbytes = temporary_bytes(candidate.program)
+        nbytes = executables.temporary_bytes(candidate.program)
         return candidate.peak if nbytes is None else nbytes
 
     # ---------------------------------------------------------------- candidates

@@ -12,7 +12,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 import nngrad.functions as F
 
-from ..extend import NdArray, Spec, Variable, as_variable, checked_spec, spec_of
+from ..extend import NdArray, Spec, Variable, as_variable, spec_of
 from ..functions.array import in_dtype
 
 
@@ -197,7 +197,7 @@ class Argument:
 
     def reset_shape(self, shape: Any, force: bool = False) -> None:
         """In `setup_impl`: set the shape of an output."""
-        shape = checked_spec(shape, self.spec.dtype).shape
+        shape = NdArray(shape, self.spec.dtype).shape
         if self._cells["data"] is not None and shape != self.shape:
             raise ValueError(f"{self._label}: cannot change shape {self.shape} to {shape} here; set it in setup_impl")
         self.spec = spec_of(shape, self.spec.dtype)

@@ -14,7 +14,6 @@ from ..extend import (
     Function,
     NdArray,
     Variable,
-    checked_spec,
     engine,
     functions_of,
     operands_first,
@@ -146,7 +145,7 @@ def reset_shape(self: Variable, shape: tuple[int, ...], force: bool = False) -> 
         ValueError: The number of elements differs, it is not a leaf, or functions were already applied to it, whose
             shapes would be wrong.
     """
-    spec = checked_spec(shape, self.dtype)
+    spec = NdArray(shape, self.dtype).spec
     if spec is self.spec:
         return
     if spec.size != self.size and not force:

@@ -15,7 +15,7 @@ import functools
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..extend import NamesElsewhere, provide
+from ..extend import engine, provide
 
 _PREFIXES = {"nnabla": "nnabla.functions.", "chainer": "chainer.functions.", "pytorch": "torch.", "jax": "jax."}
 """The prefixes of the names in the columns of `peers.csv`."""
@@ -116,6 +116,4 @@ def argument(name: str, known: Iterable[str]) -> str:
     return f"; it is {there[0]!r} here" if there else f"; {here}" * (here == _KEPT)
 
 
-provide(NamesElsewhere, {
-    "hint": staticmethod(hint), "counterpart": staticmethod(counterpart), "argument": staticmethod(argument),
-})
+provide(engine, {"name_elsewhere": hint, "counterpart": counterpart, "argument_elsewhere": argument})

@@ -16,19 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..extend import (
-    Function,
-    Program,
-    Spec,
-    Variable,
-    apply,
-    contained,
-    linearize,
-    lower,
-    set_switches,
-    spec_of,
-    x64_if,
-)
+from ..extend import Function, Program, Spec, Switched, Variable, apply, contained, linearize, lower, spec_of, x64_if
 from ..functions.host_call import called_on_host
 from ..functions.inlining import inlined
 from ..functions.traced import array_value
@@ -72,7 +60,7 @@ def recorded(
     method: Callable[[], None], read: Sequence[Symbol], write: Sequence[Symbol], name: str
 ) -> Recording | None:
     """Record `method` on cells; None if it needs values."""
-    set_switches(builder=None, auto_forward=False, no_grad=False, precision=None)
+    Switched(builder=None, auto_forward=False, no_grad=False, precision=None).from_now_on()
     try:
         method()
     except NeedsValues:

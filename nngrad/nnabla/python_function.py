@@ -9,7 +9,7 @@ import jax
 
 from backward_registry import Rule, registry
 
-from ..extend import CustomFunction, Op, Spec, contained, set_switches
+from ..extend import CustomFunction, Op, Spec, Switched, contained
 from . import protocol
 from .arguments import Argument
 
@@ -130,5 +130,5 @@ _METHODS = ("forward", "backward", "forward_impl", "backward_impl")
 @contained
 def _called_within(context: Any, call: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
     """The result of `call`, in the Context `context`."""
-    set_switches(context=context)
+    Switched(context=context).from_now_on()
     return call(*inputs)

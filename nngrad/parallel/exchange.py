@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
-if TYPE_CHECKING:
-    from .devices.grid import Mesh
+from ..extend import placement
 
 _DIGEST = 32
 
@@ -44,7 +43,9 @@ def check_equal(array: np.ndarray[Any, Any], what: str) -> None:
                          "(nn.seed, and NumPy's for initial values), or load the same file in all")
 
 
-def global_batch(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: tuple[int, ...] | None) -> jax.Array:
+def global_batch(
+    part: np.ndarray[Any, Any], mesh: placement.Mesh, name: str, shape: tuple[int, ...] | None
+) -> jax.Array:
     """The global batch, from each process's part. All processes must call it.
 
     Args:
@@ -70,7 +71,7 @@ def global_batch(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: tuple
         # Replicate each process's part over its own devices; programs divide it as far as possible.
         devices = mesh.grid.devices.reshape(count, -1)
         if mesh.grid.axis_names[0] != "data":
-            size = mesh.sizes["data"]
+            size = mesh.grid.shape["data"]
             raise ValueError(f"{name}: cannot divide {whole[0]} rows, {part.shape[0]} from each of {count} processes, "
                              f"over the {size} devices of 'data', which is not the first axis of the mesh; make it "
                              f"the first, or let each process give a multiple of {size // count} rows")
@@ -87,11 +88,11 @@ def _check_equal(part: np.ndarray[Any, Any], name: str) -> None:
         raise ValueError(f"{name}: all processes must give parts of the same shape, got {shapes}")
 
 
-def parts_of(mesh: Mesh) -> int:
+def parts_of(mesh: placement.Mesh) -> int:
     """The number of parts, one per process, in which batches arrive."""
-    axis = mesh.grid.axis_names.index("data") if "data" in mesh.sizes else None
+    axis = mesh.grid.axis_names.index("data") if "data" in mesh.grid.shape else None
     if axis is None:
         return 1
-    rows = np.moveaxis(mesh.grid.devices, axis, 0).reshape(mesh.sizes["data"], -1)
+    rows = np.moveaxis(mesh.grid.devices, axis, 0).reshape(mesh.grid.shape["data"], -1)
     own = sum([any([d.process_index == jax.process_index() for d in row]) for row in rows])
     return len(rows) // max(own, 1)

@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from ..extend import Variable, as_variable, explained_by_name, no_such_argument
+from ..extend import Variable, as_variable, explained
 from ..functions.docstrings import completed_docstring
 from ..initializer import ConstantInitializer, Rng, UniformInitializer, calc_uniform_lim_glorot
 from ..parallel.devices.mesh import Spec, shard_parameters
@@ -104,7 +104,7 @@ def own_parameters(scope_name: str) -> Callable[[Callable[P, R]], Callable[P, R]
         arguments = inspect.signature(body).parameters
         raises = RAISES_WITH_INIT if "param_init" in arguments else RAISES
         body.__doc__ = completed_docstring(body, arguments, USUAL, raises)
-        return explained_by_name(_parametric(body, scope_name, True))
+        return explained(_parametric(body, scope_name, True), composed=True)
 
     return decorate
 
@@ -117,7 +117,6 @@ def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Call
     name_of_scope = inspect.Parameter("name", kind, default=None, annotation="str | None")
     positions = len(own)
     converted = own[0].name if converts else None
-    known = {*signature.parameters, "name", "sharding"}
 
     def run(sharding: Sharding, args: Any, kwargs: Any) -> R:
         result = body(*args, **kwargs)
@@ -126,8 +125,6 @@ def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Call
 
     @functools.wraps(body)
     def call(*args: Any, name: str | None = None, sharding: Sharding = None, **kwargs: Any) -> R:
-        if kwargs and not kwargs.keys() <= known and (error := no_such_argument(body.__name__, kwargs, known)):
-            raise error
         if len(args) == positions + 1 and name is None:
             *args, name = args  # type: ignore[assignment]
         if converted is not None:

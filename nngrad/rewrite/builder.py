@@ -15,12 +15,12 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from ..graph import Function, Op, RuleCall, Variable, build_options, create, switched
-from ..graph.arguments import check_bool
+from ..graph import Function, Op, RuleCall, Switched, Variable, build_options, create
+from ..graph.arguments import coerced
 from ..graph.event import AROUND
 from ..graph.function import any_hooked, function_hooks
 from ..graph.messages import left_out
-from ..graph.options import Builder, Specs, Switched
+from ..graph.options import Builder, Specs
 
 Number = int | float | Fraction
 """A number that multiplies a Variable."""
@@ -252,7 +252,7 @@ def emitting(known: list[Function], order: int) -> Iterator[Builder]:
     outer = options.emitting.builder
     if outer is None:
         builder = builder_for(known)
-        with switched(builder=builder, precision=None):
+        with Switched(builder=builder, precision=None):
             builder.seed(known)
             builder.order = order
             yield builder
@@ -280,6 +280,6 @@ def simplify(on: bool = True, *, without: Iterable[str] = ()) -> Switched:
         TypeError: `on` is no bool, or `without` a string.
         ValueError: A name in `without` is not that of a rule.
     """
-    check_bool(on, "on")
+    coerced(bool, on, "on")
     names = left_out(without, RULES, "rule", "rules", "nn.show_rewrites()")
-    return switched(simplify=(names or True) if on else False)
+    return Switched(simplify=(names or True) if on else False)

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from ..functions.movement import broadcast, reshape
-from ..graph import Op, Variable, build_options, set_switches
+from ..graph import Op, Switched, Variable, build_options
 from ..graph.block import Block
 from ..graph.body_op import ControlOp, Smaller
 from .builder import Arguments, HashConsTable, Inputs, forms_without, rewriting_rule
@@ -50,7 +50,7 @@ def _canonical() -> Any:
     """A function that applies bodies to inputs, and brings the parts emitted by gradients to canonical form."""
     without = build_options().emitting.simplify
     builder = HashConsTable(forms_without(without if isinstance(without, frozenset) else frozenset()))
-    set_switches(builder=builder)
+    Switched(builder=builder).from_now_on()
     return functools.partial(_values, builder)
 
 

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from ..extend import Executable, Value, Variable, check_process, interrupt_safe, on_host, writing, x64_if
+from ..extend import Executable, Program, Value, Variable, check_process, interrupt_safe, on_host, x64_if
 from ..parallel.devices.grid import Mesh, mesh_of
 from .gradients import Arrays
 from .state import names_of_state
@@ -228,7 +228,7 @@ class InPlaceUpdate:
         needs_x64: Whether it has 64-bit values besides the parameters.
         opaque: Whether it contains the user's code.
         taken: The donated arguments: 0 for the parameters, 1 for the state.
-        compiled: Called with the seconds that each compilation took; None if nobody wants to know.
+        program: The program that it contains, to name in the event of its compilation, if there is one.
         mesh: The devices it runs on, if there are several. Even without it parameters may lie on a mesh, and stay
             there.
     """
@@ -242,7 +242,7 @@ class InPlaceUpdate:
         device: jax.Device | None = None,
         opaque: bool = False,
         taken: tuple[int, ...] = (0, 1),
-        compiled: Callable[[float], None] | None = None,
+        program: Program | None = None,
         mesh: Mesh | None = None,
     ) -> None:
         self._mesh = mesh
@@ -251,7 +251,7 @@ class InPlaceUpdate:
         self._function = function
         self._opaque = opaque
         self._device = device
-        self._compiled = compiled
+        self._program = program
         self._compile()
         self._solver = solver
         self.updated = updated
@@ -264,7 +264,7 @@ class InPlaceUpdate:
         how: dict[str, Any] = {} if placements is None else {"out_shardings": placements.of_results}
         self._executable = Executable(
             jax.jit(function, donate_argnums=self._taken, **how), opaque=self._opaque,
-            divided=None if placements is None else placements.mesh, compiled=self._compiled,
+            divided=None if placements is None else placements.mesh, program=self._program,
         )
         self._calls: dict[Any, int] = {}
 
@@ -347,7 +347,7 @@ class InPlaceUpdate:
                 given = given if self._device is None else jax.device_put(given, self._device)
             old = solver._state
             arrays = SolverArrays(state, solver.updates, self._key, given[count:], given[:count])
-            with writing:
+            with Value.writing:
                 if Value.held_by(cells) == before:  # nobody has written to a cell meanwhile
                     names = [*["held"] * len(cells), "_state"]
                     deque(map(setattr, [*cells, solver], names, [*arrays.values, arrays]), maxlen=0)

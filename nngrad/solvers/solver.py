@@ -15,16 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..extend import (
-    Variable,
-    arrays_in,
-    check_not_traced,
-    check_process,
-    explained,
-    put_together,
-    reached_leaves,
-    x64_if,
-)
+from ..extend import Value, Variable, check_not_traced, check_process, explained, reached_leaves, x64_if
 from ..files.formats import known_formats
 from ..files.storage import read_into, write_arrays
 from .gradients import Arrays, changed, clipped, has_inf_has_nan, times, with_decay
@@ -289,7 +280,7 @@ class Solver:
         cells = [p.grad for p in self._variables]
         for cell in cells:
             cell.variable = None
-        put_together(cells, None)
+        Value.write(cells, None)
 
     def update(
         self, update_pre_hook: Callable[[], Any] | None = None, update_post_hook: Callable[[], Any] | None = None
@@ -312,7 +303,7 @@ class Solver:
         check_not_traced("an update of parameters", STEP_TO_TRACE)
         with self.updating:
             frozen = [p.grad.is_zero for p in self._variables]
-            found = iter(arrays_in([p.grad for p, stays in zip(self._variables, frozen, strict=True) if not stays]))
+            found = iter(Value.read([p.grad for p, stays in zip(self._variables, frozen, strict=True) if not stays]))
             grads = [None if stays else next(found) for stays in frozen]
             self._update(tuple(frozen) if any(frozen) else None, (self._rate, grads))
         call_hooks("post", update_post_hook)
@@ -389,7 +380,7 @@ class Solver:
         if self._state is None:
             check_process()
             with self.updating, x64_if(self._needs_x64):
-                params = tuple(arrays_in([p.cell for p in self._variables]))
+                params = tuple(Value.read([p.cell for p in self._variables]))
                 self.state = first_state(self._init(), params)
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
         return arrays
@@ -445,12 +436,12 @@ class Solver:
             self.unused_change = name
             moved = [p for p in self._variables if not p.grad.is_zero]
             cells = [p.grad for p in moved]
-            params, grads = arrays_in([p.cell for p in moved]), arrays_in(cells)
+            params, grads = Value.read([p.cell for p in moved]), Value.read(cells)
             with x64_if(self._needs_x64):
                 arrays = changed(change, tuple(params), tuple(grads), number, self.loss_scale)
             for cell in cells:
                 cell.variable = None  # the cell gets another value
-            put_together(cells, arrays)
+            Value.write(cells, arrays)
         call_hooks("post", post_hook)
 
     def check_inf_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
@@ -470,7 +461,7 @@ class Solver:
         if pre_hook is not None:
             pre_hook()
         with x64_if(self._needs_x64):
-            inf, nan = has_inf_has_nan(tuple(arrays_in([p.grad for p in self._variables])))
+            inf, nan = has_inf_has_nan(tuple(Value.read([p.grad for p in self._variables])))
         if post_hook is not None:
             post_hook()
         return bool(inf), bool(nan)

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
-from ..extend import build_options, checked_count, x64_if
-from ..parallel.devices.grid import Mesh
+from ..extend import build_options, checked_count, placement, x64_if
 from ..parallel.exchange import parts_of
 
 Position = dict[str, Any]
@@ -147,7 +146,7 @@ def _placed_batches(batches: Batches) -> Batches:
         batches.close()
 
 
-def _placed_array(array: np.ndarray[Any, Any], mesh: Mesh | None, device: jax.Device | None) -> Any:
+def _placed_array(array: np.ndarray[Any, Any], mesh: placement.Mesh | None, device: jax.Device | None) -> Any:
     if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype.fields is not None):
         return array  # strings, objects, records
     # Copied by NumPy, since JAX may read the given array after the call, even after waiting for the result, and a

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from ml_dtypes import bfloat16
 
-from ..extend import Function, Op, Switched, Variable, create, switched
+from ..extend import Function, Op, Switched, Variable, create
 from ..functions import array
 
 _NARROW = {"bfloat16": np.dtype(bfloat16), "float16": np.dtype(np.float16)}
@@ -48,10 +48,10 @@ def precision(dtype: str) -> Switched:
     """
     name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
     if name == _OFF:
-        return switched(precision=None)
+        return Switched(precision=None)
     if name not in _NARROW:
         raise ValueError(f"dtype: must be 'bfloat16', 'float16' or 'float32', got {dtype!r}")
-    return switched(precision=PrecisionPolicy(_NARROW[name]))
+    return Switched(precision=PrecisionPolicy(_NARROW[name]))
 
 
 class PrecisionPolicy:

@@ -16,14 +16,11 @@ from ..extend import (
     NdArray,
     Value,
     Variable,
-    arrays_in,
     check_process,
     explained,
     interrupt_safe,
     leaf_of,
-    put_together,
     spec_of,
-    writing,
     x64_if,
 )
 from ..solvers.gradients import Arrays
@@ -105,10 +102,10 @@ class MovingAverage:
         check_process()
         cells = [x.cell for x in self.leaves]
         with x64_if(self._needs_x64):
-            arrays = arrays_in([*cells, *[p.cell for p in self._params.values()]])
+            arrays = Value.read([*cells, *[p.cell for p in self._params.values()]])
             split = len(cells)
             before, params = tuple(arrays[:split]), tuple(arrays[split:])
-            put_together(cells, _jitted(before, params, self.decay, self.bias_correction))
+            Value.write(cells, _jitted(before, params, self.decay, self.bias_correction))
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -123,7 +120,7 @@ class MovingAverage:
         """
         cells = [p.cell for p in self._params.values()]
         with x64_if(self._needs_x64):
-            averages = arrays_in([x.cell for x in self._averages.values()])
+            averages = Value.read([x.cell for x in self._averages.values()])
             values = [Value(like(a, cell.spec)) for a, cell in zip(averages, cells, strict=True)]
         before = Value.held_by(cells)
         try:
@@ -140,7 +137,7 @@ class MovingAverage:
 
     def get_states(self) -> OrderedDict[str, np.ndarray[Any, Any]]:
         """A copy of the count of steps and of the averages, as 'count', 'average:conv/W', ..."""
-        arrays = arrays_in([x.cell for x in self.leaves])
+        arrays = Value.read([x.cell for x in self.leaves])
         return OrderedDict((name, np.array(array)) for name, array in zip(self._names(), arrays, strict=True))
 
     def set_states(self, states: Mapping[str, Any]) -> None:
@@ -154,8 +151,8 @@ class MovingAverage:
             raise TypeError(f"set_states: expected arrays by name, got {type(states).__name__}")
         own = dict(zip(self._names(), self.leaves, strict=True))
         given = fitting_states(states, own, None)
-        with writing:
-            put_together([x.cell for x in own.values()], [np.array(given[name]) for name in own])
+        with Value.writing:
+            Value.write([x.cell for x in own.values()], [np.array(given[name]) for name in own])
 
     def _names(self) -> list[str]:
         return ["count", *[f"average:{name}" for name in self._averages]]

@@ -10,20 +10,19 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 
-from ..compilations import watched_compilation
 from ..extend import (
+    Switched,
+    Value,
     Variable,
-    arrays_in,
     arrays_of,
     check_not_traced,
     grad,
     leaves_of,
+    placement,
     reached_leaves,
-    switched,
     warn_user,
 )
 from ..inspection.nan import nan_in
-from ..parallel.devices.grid import Mesh
 from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
 from ..solvers.solver import Solver
@@ -55,7 +54,7 @@ def pure_step(
     names = tuple(solver.get_parameters())
     with solver.updating:
         arrays = arrays_of(live, draw=False)
-        parameters = arrays_in([p.cell for p in solver._variables])
+        parameters = Value.read([p.cell for p in solver._variables])
         carried = {
             "parameters": dict(zip(names, parameters, strict=True)),
             "state": tuple(solver._flat_state()),
@@ -131,7 +130,7 @@ class TrainStep(Generic[R]):
         self._mesh = program.mesh
         self._update = InPlaceUpdate(
             self._computation, solver, graph.updated, program.block.needs_x64, graph.device,
-            program.block.opaque or solver.opaque, compiled=watched_compilation(program), mesh=self._mesh,
+            program.block.opaque or solver.opaque, program=program, mesh=self._mesh,
         )
 
     def __call__(self, *arrays: Any) -> R:
@@ -191,7 +190,7 @@ class TrainStep(Generic[R]):
             for value, spec, name in zip(values, self._input_specs, self._input_names, strict=True)
         ])
 
-    def _placed(self, arrays: Arrays, mesh: Mesh) -> Arrays:
+    def _placed(self, arrays: Arrays, mesh: placement.Mesh) -> Arrays:
         """The values of the inputs on the mesh."""
         given = zip(arrays, self._input_names, self._inputs, self._input_specs, strict=True)
         return tuple([mesh.argument(array, name, x, spec.shape) for array, name, x, spec in given])
@@ -210,7 +209,7 @@ class TrainStep(Generic[R]):
     def _where(self, arrays: Arrays) -> str:
         """The function that made the first NaN or infinity of a rejected step, in the loss or else in the gradients."""
         if self._loss is not None and self._mesh is None:
-            with suppress(Exception), switched(auto_forward=False, no_grad=False):  # the original error is more useful
+            with suppress(Exception), Switched(auto_forward=False, no_grad=False):  # the original error is more useful
                 cells, parts = {id(p.cell) for p in self._variables}, self._accumulate
                 gradients = grad([self._loss], [x for x in leaves_of([self._loss]) if id(x.cell) in cells])
                 leaves = leaves_of([self._loss, *gradients])

@@ -11,6 +11,7 @@ from ..extend import (
     NdArray,
     Program,
     Request,
+    Switched,
     Variable,
     device_of,
     emitted,
@@ -20,7 +21,6 @@ from ..extend import (
     linearize,
     reached_leaves,
     spec_of,
-    switched,
     warn_user,
 )
 from ..jax.to_jax import check_read
@@ -79,7 +79,7 @@ class StepGraph:
         def linearized(gradients: list[Variable]) -> Any:
             return linearize([loss, *auxiliary, *gradients, *directions], first=leaves, device=self.device)
 
-        with switched(auto_forward=False, no_grad=False):
+        with Switched(auto_forward=False, no_grad=False):
             if residuals is not None:
                 from_state = leaf_of(NdArray.of_spec(spec_of((), solver._variables[0].dtype)))
                 shared = [leaf_of(p.cell) for p in solver._variables]  # each stands for all leaves with its data

@@ -19,9 +19,8 @@ import nngrad.functions as F
 from nngrad import cpu
 from nngrad.cpu import rolling
 from nngrad.cpu.rolling import with_recurrences_rolled
-from nngrad.execution.passes import loops_in
 from nngrad.execution.program import in_one
-from nngrad.extend import LoopFound, Variable, arrays_of, linearize, lower, prepared
+from nngrad.extend import RolledLoop, Variable, arrays_of, linearize, lower, prepared
 from tests.exact import exactly
 from tests.lstm import lstm_in_graphs, lstm_in_jax
 from tests.oracle import compiled_cheaply
@@ -51,7 +50,7 @@ def outputs_of(y: Variable, wanted: list[Variable], penalised: Variable | None =
     return [y, *nn.grad(y, wanted)]
 
 
-def check(*graphs: list[Variable]) -> list[tuple[LoopFound, ...]]:
+def check(*graphs: list[Variable]) -> list[tuple[RolledLoop, ...]]:
     """With loops and without, each graph is the same, by one executable; returns what the loops of each are."""
     linears = [linearize(outputs) for outputs in graphs]
     again = [with_recurrences_rolled(linear.program.block) for linear in linears]
@@ -68,7 +67,7 @@ def check(*graphs: list[Variable]) -> list[tuple[LoopFound, ...]]:
         for a, b in zip(found, expected, strict=True):
             assert a.shape == b.shape and a.dtype == b.dtype
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10 * (1 + np.abs(b).max(initial=0)))
-    return [loops_in(each) for each in again]
+    return [each.rolled_loops for each in again]
 
 
 # ---------------------------------------------------------------- an LSTM
@@ -122,7 +121,7 @@ def test_it_can_be_switched_off() -> None:
     with nn.passes(without=["roll"]):
         program = linearize(lstm(12, 1)[0]).program
     other = linearize(lstm(12, 1)[0]).program
-    assert loops_in(prepared(other).block) and not loops_in(prepared(program).block)
+    assert prepared(other).block.rolled_loops and not prepared(program).block.rolled_loops
     assert program != other
     outputs, others = lstm(12, 1)[0], lstm(12, 1)[0]
     nn.forward_all(outputs)
@@ -266,7 +265,7 @@ def test_effects_are_applied_once_for_each_step() -> None:
             h = F.tanh(F.batch_normalization(x[t] + h @ w, beta, gamma, mean, variance, batch_stat=True))
         (g,) = nn.grad(F.sum(h**2), gamma)
         program = linearize([g]).program
-        assert program.without or loops_in(with_recurrences_rolled(program.block))
+        assert program.without or with_recurrences_rolled(program.block).rolled_loops
         g.forward()
         return g.d, mean.d, variance.d
 
@@ -290,7 +289,7 @@ def test_a_chain_that_is_too_long_for_the_compiler_is_one_executable() -> None:
     program = linearize([g]).program
     with jax.enable_x64(True):
         text = compiled_cheaply(lower(program)).lower(x.d).compile().as_text()
-    assert text.count(" while(") == len(loops_in(with_recurrences_rolled(program.block))) == 2
+    assert text.count(" while(") == len(with_recurrences_rolled(program.block).rolled_loops) == 2
     with nn.passes(without=["roll"]):  # in pieces
         (again,) = nn.grad(F.sum(y), x)
         np.testing.assert_allclose(again.d, expected, rtol=1e-9, atol=1e-12)

@@ -357,7 +357,7 @@ def test_wrong_arguments_are_named() -> None:
         nn.hessian_diagonal(x, x, batched=False)
     with pytest.raises(ValueError, match="chunk: must be 1 or more, got 0"):
         nn.laplacian(x, x, chunk=0)
-    with pytest.raises(TypeError, match="batched: expected True or False, got 3"):
+    with pytest.raises(TypeError, match="batched must be True or False, got 3"):
         nn.jacobian(x, x, 3)
     with pytest.raises(TypeError, match="jacobian: y: expected a Variable, got ndarray"):
         nn.jacobian(POINTS, x)

@@ -4,9 +4,13 @@ import inspect
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import nngrad as nn
 import nngrad.extend
+import nngrad.functions as F
+from nngrad.extend import Switched, watch
 
 PAGE = Path(__file__).parents[2] / "docs" / "extending.md"
 
@@ -21,3 +25,20 @@ def test_functions_and_classes_say_what_they_do(name: str) -> None:
     value = getattr(nngrad.extend, name)
     if inspect.isfunction(value) or inspect.isclass(value) or inspect.ismodule(value):
         assert (inspect.getdoc(value) or "").strip()
+
+
+def test_a_switch_that_does_not_exist_is_refused_by_name() -> None:
+    with pytest.raises(TypeError, match="there is no switch 'atuo_forward'; did you mean 'auto_forward'"):
+        Switched(atuo_forward=True)
+
+
+def test_passes_and_compilations_are_events() -> None:
+    nn.executables.clear()
+    y = F.sum(F.sin(nn.Variable.from_numpy_array(np.ones(7, np.float32))) ** 5)
+    passed, compiled = [], []
+    with watch(passed.append, "passed"), watch(compiled.append, "compiled"):
+        assert y.d == pytest.approx(7 * np.sin(1) ** 5)
+    assert [event.name for event in passed][:2] == ["inline", "join_loops"]
+    (event,) = compiled
+    assert event.seconds > 0 and len(event.program.block.steps) == 3
+    assert event.place.file == __file__ and event.place.code.startswith("assert y.d")

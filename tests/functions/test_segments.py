@@ -15,7 +15,7 @@ from jax import lax
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.autodiff.walk import Grad
-from nngrad.graph import Variable, contained, set_switches
+from nngrad.graph import Switched, Variable, contained
 from tests.exact import exactly
 from tests.leaves import leaf
 
@@ -25,7 +25,7 @@ RNG = np.random.default_rng(0)
 @contained
 def gradients(value: Variable, leaves: list[Variable], sizes: tuple[int, ...]) -> list[Variable]:
     """The gradients, where loops are cut so."""
-    set_switches(segments=lambda f: sizes if f.op.steps_to_cut(f) > sizes[0] else ())
+    Switched(segments=lambda f: sizes if f.op.steps_to_cut(f) > sizes[0] else ()).from_now_on()
     return Grad()([value], leaves, [None])
 
 

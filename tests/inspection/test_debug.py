@@ -112,8 +112,8 @@ def test_debug_mode_ends() -> None:
     y = F.log(leaf(-1.0))
     assert np.isnan(y.d)
     assert y.parent is not None and not hasattr(y.parent, "location")
-    for wrong in ({"on": 1}, {"inf": "no"}):
-        with pytest.raises(TypeError, match="expected True or False"), nn.debug(**wrong):  # type: ignore[arg-type]
+    for wrong in ({"on": 2}, {"inf": "no"}):
+        with pytest.raises(TypeError, match="must be True or False"), nn.debug(**wrong):  # type: ignore[arg-type]
             pass
 
 

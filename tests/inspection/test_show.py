@@ -93,7 +93,7 @@ def test_columns_say_what_the_graph_knows() -> None:
 @pytest.mark.parametrize(("arguments", "error", "message"), [
     ({"outputs": []}, ValueError, "outputs: expected at least one Variable, got none"),
     ({"outputs": {"x": 1}}, TypeError, "outputs[0]: expected a Variable, got int"),
-    ({"fold": 1}, TypeError, "fold: expected True or False, got 1"),
+    ({"fold": 2}, TypeError, "fold must be True or False, got 2"),
     ({"parameters": 1}, TypeError, "parameters: expected a dict"),
 ])
 def test_wrong_arguments_are_named(arguments: Any, error: type[Exception], message: str) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.nnabla
-from nngrad.extend import switched
+from nngrad.extend import Switched
 from tests.slow import slow_but
 
 PROGRAMS = Path(__file__).parents[2] / "examples" / "nnabla"
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:update. the loss depends on leav
 def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each program has parameters, a context and a folder of its own."""
     monkeypatch.chdir(tmp_path)
-    with nn.parameter_scope("program", scope=OrderedDict()), switched(context=None):
+    with nn.parameter_scope("program", scope=OrderedDict()), Switched(context=None):
         yield
 
 

@@ -21,7 +21,6 @@ from nngrad.initializer import (
     UniformIntInitializer,
 )
 from nngrad.parameter import (
-    cast_parameters,
     clear_parameters,
     get_parameter,
     get_parameter_or_create,
@@ -327,18 +326,3 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         save_parameters(tmp_path / "missing" / "p.safetensors", {"w": Variable(())})
     with pytest.raises(TypeError, match="expected a Variable"):
         save_parameters(path, {"w": np.ones(2)})
-
-
-def test_a_scope_is_cast_in_one_call() -> None:
-    with parameter_scope("cast", scope=OrderedDict()):
-        for name, dtype in (("a/w", "float32"), ("n", "int32"), ("b", "float16")):
-            get_parameter_or_create(name, (2,), np.array([1, 3]), name != "b", dtype=dtype)
-        before = get_parameters(grad_only=False)
-        cast_parameters("float64")
-        after = get_parameters(grad_only=False)
-        assert [(n, p.dtype.name, p.need_grad) for n, p in after.items()] == [
-            ("a/w", "float64", True), ("n", "int32", False), ("b", "float64", False)]  # fmt: skip
-        assert after["n"] is before["n"] and before["a/w"].dtype == np.float32
-        assert [p.d.tolist() for p in after.values()] == [[1, 3]] * 3 and after["a/w"].name == before["a/w"].name
-        with pytest.raises(TypeError, match="dtype: expected a floating dtype, got int32"):
-            cast_parameters("int32")

@@ -24,7 +24,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from backward_registry import registry
-from nngrad.extend import switched
+from nngrad.extend import Switched
 from nngrad_command.installation import Requirement
 from tests.oracle import compiled_cheaply
 from tests.slow import slow_but
@@ -37,7 +37,7 @@ def alone() -> Iterator[None]:
     """Each example has parameters and a context of its own, and draws the same every time."""
     np.random.seed(7)
     nn.seed(7)
-    with nn.parameter_scope("example", scope=OrderedDict()), switched(context=None):
+    with nn.parameter_scope("example", scope=OrderedDict()), Switched(context=None):
         yield
 
 

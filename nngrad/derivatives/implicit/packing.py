@@ -12,14 +12,14 @@ import numpy as np
 import nngrad.functions as F
 
 from ...functions.inlining import inlined
-from ...graph import Spec, Variable, as_variable, spec_of, switched
+from ...graph import Spec, Switched, Variable, as_variable, spec_of
 from ...graph.block import Block
 from ...graph.capture import captured
 from ...graph.leaf import common_floating
 from ...graph.value import made_together
 from .convergence import Convergence
 
-at_full_precision = switched(precision=None)
+at_full_precision = Switched(precision=None)
 """Decorates functions that look for solutions: iterations that are rounded to 16 bits do not terminate."""
 
 

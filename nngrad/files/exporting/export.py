@@ -16,6 +16,7 @@ from nngrad_command import __version__
 from ...extend import (
     Program,
     Spec,
+    Switched,
     Variable,
     contained,
     dtype_of,
@@ -24,7 +25,6 @@ from ...extend import (
     lower,
     placeholder,
     spec_of,
-    switched,
     x64_if,
 )
 from ...parameter import get_parameters
@@ -267,7 +267,7 @@ def _for_any_size(outputs: Any, wanted: Sequence[_Wanted], size: Any, leave_upda
 def _built(function: Callable[..., Any], wanted: Sequence[_Wanted], size: int) -> tuple[list[Variable], _Results]:
     """The inputs and results of a graph that the user's function builds."""
     inputs = [placeholder(each.spec(size), "what is exported") for each in wanted]
-    with switched(auto_forward=False):
+    with Switched(auto_forward=False):
         return inputs, _results(function(*inputs))
 
 

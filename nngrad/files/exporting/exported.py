@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax import export as jax_export
 
-from ...extend import array_of, converted, did_you_mean, x64_if
+from ...extend import array_of, did_you_mean, x64_if
 from ..archives import archive_of, members_of
 from ..replacing import read_whole, write_whole
 from ..storage import arrays_from, content_of
@@ -121,7 +121,7 @@ class ExportedFunction:
             if seed is None:
                 raise ValueError("seed: required, because the graph has random functions; pass an int from 0 to "
                                  "2**32 - 1")
-            fitted.append(converted(np.asarray(seed), np.dtype(np.uint32), "seed"))
+            fitted.append(array_of(np.asarray(seed), "seed", np.dtype(np.uint32)))
         with x64_if(self._x64 and not any([isinstance(a, jax.core.Tracer) for a in fitted])):
             results = self._run(*fitted)
         if self.arranged == "one":
@@ -198,7 +198,7 @@ def _fitted(value: Any, wanted: Named) -> Any:
         raise ValueError(f"expected {wanted}, got shape {shape}")
     if isinstance(array, jax.core.Tracer):
         return array.astype(jax.dtypes.canonicalize_dtype(wanted.dtype))
-    return converted(array, wanted.dtype, wanted.name)
+    return array_of(array, wanted.name, wanted.dtype)
 
 
 def check_installed(what: str) -> None:

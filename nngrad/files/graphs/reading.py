@@ -21,13 +21,12 @@ from ...extend import (
     ResultDerivation,
     RuleCall,
     Spec,
+    Switched,
     Variable,
-    checked_spec,
     contained,
     dtype_of,
     leaf_of,
     spec_of,
-    switch_to,
 )
 from ...random import key_source, source_at
 from ..checked import NotAvailable, integer, list_of, of_type, whole_numbers
@@ -69,7 +68,7 @@ class GraphReader:
     def __init__(self, tables: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         self._tables = tables
         self._specs = [
-            checked_spec(whole_numbers(shape, 0), dtype_of(of_type(dtype, str)))
+            NdArray(whole_numbers(shape, 0), dtype_of(of_type(dtype, str))).spec
             for dtype, shape in list_of(tables, "specs")
         ]
         self._ops = [_op(row) for row in list_of(tables, "ops")]
@@ -181,7 +180,7 @@ class GraphReader:
     @contained
     def _make_functions(self) -> None:
         """Make all functions in order, from the columns of the file's Block."""
-        switch_to()
+        Switched().from_now_on(alone=True)
         columns = "kinds", "inputs", "specs", "orders"
         kinds, inputs, results, orders = [list_of(self._tables, f"{name}_of_functions") for name in columns]
         block = self._body({

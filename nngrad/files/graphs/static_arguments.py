@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...extend import Block, Op, as_static_float, dtype_of
+from ...extend import Block, Op, coerced, dtype_of
 from ..checked import integer
 
 _MOST_DEEP = 32
@@ -83,7 +83,7 @@ def argument_from_json(given: Any, definitions: Sequence[Any], op: Callable[[Any
     if kind is dict and len(given) == 1:
         ((key, value),) = given.items()
         if key == "number" and value == "-0":
-            return as_static_float(-0.0)
+            return coerced(float, -0.0, "-0.0")
         if key == "float" and isinstance(value, str) and len(value) < 64:
             number = float.fromhex(value)
             return math.nan if number != number else number

@@ -20,8 +20,8 @@ from ...extend import (
     Op,
     ResultDerivation,
     Spec,
+    Value,
     Variable,
-    arrays_in,
     as_made,
     close_with_derivations,
     functions_of,
@@ -220,7 +220,7 @@ class GraphWriter:
             cell = cells.setdefault(x.cell, len(cells))
             leaves.append([cell, x.name, x.need_grad, bool(x.persistent), source])
         held = [(i, cell) for cell, i in cells.items() if not cell.is_zero]
-        arrays = arrays_in([cell for _, cell in held])
+        arrays = Value.read([cell for _, cell in held])
         by_name = {f"{i}": on_host(array) for (i, _), array in zip(held, arrays, strict=True)}
         rows = [[self._tables.spec(cell.spec), self._plain(cell.axes)] for cell in cells]
         return leaves, rows, by_name

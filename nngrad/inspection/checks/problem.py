@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from ...extend import Function, Variable, arrays_of, contained, executable_of, grad, linearize, set_switches
+from ...extend import Function, Switched, Variable, arrays_of, contained, executables, grad, linearize
 
 Array = np.ndarray[Any, Any]
 Arrays = list[Array]
@@ -62,7 +62,7 @@ class CheckedFunction:
             self.labels.append(x.name or f"params[{i}]")
         if not self.moving:
             raise ValueError("x_data: expected at least one array of a floating dtype, to check its gradient")
-        set_switches(auto_forward=False)
+        Switched(auto_forward=False).from_now_on()
         outputs = func(*arguments)
         level = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
         for i, y in enumerate(level):
@@ -86,7 +86,7 @@ class CheckedFunction:
                 self.labels.extend([f"{'y_grad' if k == 0 else f'weight {k}'}[{i}]" for i in range(len(weights))])
         flat = [y for level in self.levels for y in level]
         linear = linearize(flat, first=self.moving, effects=False)
-        self._run = executable_of(linear.program)
+        self._run = executables.of(linear.program)
         self._rest = arrays_of(linear.leaves[len(self.moving) :])
         self.functions: list[Function] = linear.functions
         self.point: Arrays = [np.array(x.d) for x in self.moving]

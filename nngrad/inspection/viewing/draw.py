@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ...extend import Variable, check_bool, did_you_mean, functions_of, variables
+from ...extend import Variable, coerced, did_you_mean, functions_of, variables
 from ...files.replacing import checked_ending, write_whole
 from ..description import describe
 from .draw_contents import Box, Choices, Frame, Picture, Route, contents_of
@@ -164,7 +164,7 @@ def draw(
     if not isinstance(title, str):
         raise TypeError(f"title: expected a str, got {title!r}")
     for name, value in {"shapes": shapes, "arguments": arguments, "formulas": formulas, "fold": fold}.items():
-        check_bool(value, name)
+        coerced(bool, value, name)
     if path is not None:
         checked_ending(path, ".svg", _INSTEAD)
     count = len(functions_of(listed))

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from ...context import Context
-from ...extend import NdArray, Variable, arrays_in, placement
+from ...extend import NdArray, Value, Variable, placement
 from ...parallel import hosts
 from ...parallel.across import gathered
 from .exchanges import (
@@ -198,7 +198,7 @@ class Communicator:
         if cells and jax.process_index() in processes:
             specs = tuple([cell.spec for cell in cells])
             packs = one_by_one(specs) if inplace else packs_of(specs)
-            write_to(cells, Exchange("from one", processes, specs, packs, root=root)(arrays_in(cells)))
+            write_to(cells, Exchange("from one", processes, specs, packs, root=root)(Value.read(cells)))
 
     def all_gather(self, ndarray: NdArray, ndarray_list: Iterable[NdArray], group: str = WORLD) -> None:
         """Gather the arrays of all processes, in the order of the group, into a list of NdArrays.
@@ -216,7 +216,7 @@ class Communicator:
         processes = self._processes(group)
         check_list(cells, given, processes)
         if jax.process_index() in processes:
-            write_to(cells, Exchange("gather", processes, (given.spec,))(arrays_in([given])))
+            write_to(cells, Exchange("gather", processes, (given.spec,))(Value.read([given])))
 
     def reduce_scatter(
         self, ndarray_list: Iterable[NdArray], ndarray: NdArray, division: bool = False, group: str = WORLD
@@ -240,7 +240,7 @@ class Communicator:
         if jax.process_index() in processes:
             specs = tuple([cell.spec for cell in cells])
             exchange = Exchange("sum and scatter", processes, specs, divisor=len(processes) if division else 1)
-            write_to([got], exchange(arrays_in(cells)))
+            write_to([got], exchange(Value.read(cells)))
 
     def all_reduce_callback(
         self,
@@ -363,7 +363,7 @@ class Communicator:
         specs = tuple([cell.spec for cell in cells])
         packs: Packs = (packing or one_by_one)(specs[::terms])
         divisor = len(processes) * terms if division else 1
-        results = Exchange("sum", processes, specs, packs, terms, divisor, scale)(arrays_in(cells))
+        results = Exchange("sum", processes, specs, packs, terms, divisor, scale)(Value.read(cells))
         if root is None or processes[root] == jax.process_index():
             write_to(cells, [result for result in results for _ in range(terms)])
 

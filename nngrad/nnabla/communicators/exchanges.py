@@ -14,14 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ...extend import (
-    NdArray,
-    Spec,
-    Variable,
-    placement,
-    put_together,
-    x64_if,
-)
+from ...extend import NdArray, Spec, Value, Variable, placement, x64_if
 from ...functions.collectives import from_process
 from ...parallel.across import Across
 
@@ -126,7 +119,7 @@ def write_to(cells: list[NdArray], arrays: Iterable[Any]) -> None:
     """Store arrays in cells, atomically."""
     for cell in cells:
         cell.variable = None  # the cell no longer holds the gradient of that Variable alone
-    put_together(cells, arrays)
+    Value.write(cells, arrays)
 
 
 def check_list(cells: list[NdArray], one: NdArray, processes: placement.Processes) -> None:

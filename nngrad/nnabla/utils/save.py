@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...extend import Variable, arrays_in
+from ...extend import Value, Variable
 from ...files.archives import archive_of
 from ...files.formats import package_for
 from ...files.replacing import write_whole
@@ -63,7 +63,7 @@ def save(
             raise ValueError(f"contents: the network {network['name']!r} cannot be saved: {error}") from None
     for executor in contents.get("executors", ()):
         _write_executor(message, executor)
-    arrays = [np.asarray(array) for array in arrays_in([x.data for x in chosen.values()])]
+    arrays = [np.asarray(array) for array in Value.read([x.data for x in chosen.values()])]
     flags = {name: bool(x.need_grad) for name, x in chosen.items()}
     if suffix != ".nnp":
         for name, array in zip(chosen, arrays, strict=True) if include_params else ():

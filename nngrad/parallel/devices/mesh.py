@@ -23,7 +23,7 @@ class MeshBlock(Switched):
     """The context manager of `mesh`, which is also a decorator."""
 
     def __init__(self, sizes: dict[str, int], devices: Sequence[jax.Device] | None) -> None:
-        super().__init__({})
+        super().__init__()
         self._sizes = sizes
         self._devices = devices
 

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...extend import NdArray, Variable, arrays_in, leaf_of
+from ...extend import NdArray, Value, Variable, leaf_of
 from ...files.parameter_files import Change, _make
 from ...files.storage import CODES, Arrays
 from ...parameter import Scope, get_current_parameter_scope, get_parameters, parameter_scope, set_parameter
@@ -76,7 +76,7 @@ class CheckpointContents:
             parameters = self.parameters()
             arrays: dict[str, Any] = dict(zip(
                 [f"{PARAMETERS}{name}" for name in parameters],
-                arrays_in([p.data for p in parameters.values()]), strict=True,
+                Value.read([p.data for p in parameters.values()]), strict=True,
             ))  # fmt: skip
             by_cell = {id(p.cell): name for name, p in parameters.items()}
             solvers = {}

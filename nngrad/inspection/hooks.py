@@ -1,16 +1,24 @@
-"""`FunctionHook`, the base class of hooks, and plain functions as hooks, under nnabla's names."""
+"""Hooks that observe functions as they run, forward and backward."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self, TypeVar
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self, TextIO
 
-from ...extend import Event, Function, build_options, set_switches
-from ..shown import aligned
+import numpy as np
+
+from ..extend import Event, Function, build_options, watch
+from .shown import aligned
+
+__all__ = [
+    "FunctionHook", "PrintHook", "TimerHook", "label", "set_function_post_hook", "set_function_pre_hook",
+    "unset_function_post_hook", "unset_function_pre_hook",
+]  # fmt: skip
 
 Arrays = tuple[Any, ...]
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 
 class FunctionHook:
@@ -98,19 +106,6 @@ def label(function: Function) -> str:
     return f"{function.op.name} (order {function.order})" if function.order else function.op.name
 
 
-def by_key(entries: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """Group entries by key, in order."""
-    found: dict[Key, list[Value]] = {}
-    for key, value in entries:
-        found.setdefault(key, []).append(value)
-    return found
-
-
-def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
-    """A table of a hook's records, with the first `words` columns left-aligned."""
-    return "\n".join(aligned([head, *rows], range(words, len(head)), (1,)))
-
-
 Callback = Callable[[Function], Any]
 
 
@@ -159,6 +154,109 @@ def _unset(when: str, key: str) -> None:
     _listen(f"function_{when}_hook {key}", None)
 
 
-def _listen(key: str, listener: Callable[[Event], Any] | None, *kinds: str) -> None:
+def _listen(key: str, listener: Callable[[Event], Any] | None, *kinds: Any) -> None:
     """Let `listener` listen from now on, or nothing, under this key."""
-    set_switches(**{key: None if listener is None else (listener, kinds)})
+    watch(listener, *kinds, key=key).from_now_on()
+
+
+# ---------------------------------------------------------------- ready hooks
+
+
+class Times(NamedTuple):
+    """The times of one kind of function, in seconds."""
+
+    calls: int
+    total: float
+    median: float
+    longest: float
+
+
+class TimerHook(FunctionHook):
+    """Measures the time of each function, which runs by itself until its results are ready.
+
+    The first run of an op on new shapes compiles it, which dominates the longest time; the median is the time of the op
+    itself. A graph that is compiled as a whole is faster than the sum, since XLA fuses functions.
+    """
+
+    def __init__(self) -> None:
+        self.history: list[tuple[str, str, float]] = []
+        """For each run of a function: its name, 'forward' or 'backward', and seconds."""
+        self._starts: dict[int, list[float]] = {}
+        """By thread, when the functions now running began, the innermost last: on a function, it times all threads."""
+
+    def __call__(self, event: Event) -> None:
+        """Read the clock."""
+        now, starts = time.perf_counter(), self._starts.setdefault(threading.get_ident(), [])
+        if event.kind == "before":
+            starts.append(now)
+        else:
+            way = "forward" if event.gradients is None else "backward"
+            self.history.append((label(event.function), way, now - starts.pop()))
+
+    @property
+    def total(self) -> float:
+        """The total in seconds."""
+        return sum(seconds for *_, seconds in self.history)
+
+    @property
+    def times(self) -> dict[tuple[str, str], Times]:
+        """The times by name of the function and direction, the longest total first."""
+        by_key: dict[tuple[str, str], list[float]] = {}
+        for name, way, seconds in self.history:
+            by_key.setdefault((name, way), []).append(seconds)
+        times = {
+            key: Times(len(values), sum(values), sorted(values)[len(values) // 2], max(values))
+            for key, values in by_key.items()
+        }
+        return dict(sorted(times.items(), key=lambda item: -item[1].total))
+
+    def summary(self) -> str:
+        """A table, in milliseconds."""
+        rows = [(*key, str(t.calls), *[f"{seconds * 1e3:.3f}" for seconds in t[1:]]) for key, t in self.times.items()]
+        rows.append(("total", "", str(len(self.history)), f"{self.total * 1e3:.3f}", "", ""))
+        head = ("function", "", "calls", "total ms", "median ms", "longest ms")
+        return "\n".join(aligned([head, *rows], range(2, len(head)), (1,)))
+
+
+class PrintHook(FunctionHook):
+    """Prints a line for each function before it runs, with the shape, dtype and range of its inputs (forward) or of the
+    gradients of its outputs (backward).
+
+    Args:
+        file: Where to print; by default the current `sys.stdout`.
+        wanted: A predicate that selects functions to print; all by default.
+    """
+
+    def __init__(self, file: TextIO | None = None, wanted: Callable[[Function], bool] = lambda f: True) -> None:
+        self.file = file
+        self.wanted = wanted
+
+    def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
+        """Print the inputs."""
+        self._print("forward ", function, function.op.names_of(len(in_data)), in_data)
+
+    def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
+        """Print the gradients of the outputs."""
+        several = len(out_grad) > 1
+        names = [f"gradient {i}" if several else "gradient" for i in range(len(out_grad))]
+        self._print("backward", function, names, out_grad)
+
+    def _print(self, way: str, function: Function, names: Any, arrays: Arrays) -> None:
+        if self.wanted(function):
+            texts = [f"{name}: {array_summary(array)}" for name, array in zip(names, arrays, strict=True)]
+            print(way, label(function), "; ".join(texts), file=self.file or sys.stdout)
+
+
+def array_summary(array: Any | None) -> str:
+    """Shape, dtype and range of an array."""
+    if array is None:
+        return "none"
+    values = np.asarray(array)
+    what = f"{values.dtype.name}{list(values.shape)}"
+    if not values.size:
+        return what
+    if values.size == 1:
+        return f"{what} {values.reshape(())[()]:.4g}"
+    text = f"{what} in [{values.min():.4g}, {values.max():.4g}]"
+    wrong = 0 if values.dtype.kind in "biu" else int(values.size - np.isfinite(values).sum())
+    return text + (f", {wrong} not finite" if wrong else "")
