@@ -28,7 +28,6 @@ from ..functions.traced import (
     jax_gradient,
     jaxpr_for,
     key_of_array,
-    row_inputs,
     structure_of,
     value_of_back,
 )
@@ -130,8 +129,7 @@ def _value_of_rule(op: Op, arguments: tuple[Any, ...]) -> Call | None:
     if isinstance(fun, PointwiseFunction):
         pointwise = fun.of(closed)
         return (op if pointwise.custom else pointwise_jax_function), (pointwise,)
-    rows = row_inputs(fun, arguments[1], arguments[3] if op is custom_jax_gradient else None)
-    traced = TracedFunction(fun.name, closed, (), fun.reachable + directions, rows, structure)
+    traced = TracedFunction(fun.name, closed, (), fun.reachable + directions, structure)
     return (custom_jax_derivative if traced.custom else jax_derivative), (traced, 0)
 
 

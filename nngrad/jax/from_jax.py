@@ -37,10 +37,8 @@ MOST_REPORTS = 64
 class OpenedFunction(JaxFunction):
     """A JAX function on Variables, opened equation by equation; made by `from_jax`."""
 
-    def __init__(
-        self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...], rows: tuple[int, ...]
-    ) -> None:
-        super().__init__(fun, nums, names, rows, kind="from_jax")
+    def __init__(self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...]) -> None:
+        super().__init__(fun, nums, names, kind="from_jax")
         self._reports: dict[Hashable, Opened] = {}  # of traces that serve a single call
         self._unopened: dict[str, int] = {}
 
@@ -110,15 +108,15 @@ class PartedFunction(OpenedFunction):
     """A JAX function on Variables whose complex arguments and results are pairs of Variables (`ComplexPair`)."""
 
     def __init__(self, fun: Callable[..., Any]) -> None:
-        super().__init__(fun, (), (), ())
+        super().__init__(fun, (), ())
 
     def _returned(self, results: Any) -> Any:
         return parted(results)
 
     def _described(
-        self, leaf: Any, i: int, needs_x64: bool, floating: np.dtype[Any] | None, has_rows: bool
+        self, leaf: Any, i: int, needs_x64: bool, floating: np.dtype[Any] | None
     ) -> tuple[Fixed | Given, Variable | None]:
-        description, x = super()._described(leaf, i, needs_x64, floating, has_rows)
+        description, x = super()._described(leaf, i, needs_x64, floating)
         around = surroundings_of_now()
         if isinstance(description, Given) and around is not None and id(leaf) in around.weak:
             description = description._replace(weak=True)
@@ -184,7 +182,6 @@ def from_jax(
     fun: Callable[..., Any],
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
-    rows: int | Iterable[int] = (),
 ) -> OpenedFunction:
     """A JAX function as a function on Variables, made of nngrad's own functions.
 
@@ -204,11 +201,9 @@ def from_jax(
         fun: The function of arrays; anything that `jax.jit` takes.
         static_argnums: The positions of arguments that are passed to `fun` unchanged; they must be hashable.
         static_argnames: The names of such keyword arguments. Functions and strings are always static.
-        rows: The positions of arguments with independent rows, as for `F.jax_function`; if nothing stays opaque, the
-            graph shows this by itself.
 
     Raises:
         TypeError: `fun` is not callable, a static argument is not hashable, an output has a dtype that a Variable
             cannot hold, or `fun` works on references or tokens. Exceptions of `fun` itself are passed on, with a note.
     """
-    return OpenedFunction(fun, *options_as_tuples(fun, static_argnums, static_argnames, rows, "from_jax"))
+    return OpenedFunction(fun, *options_as_tuples(fun, static_argnums, static_argnames))

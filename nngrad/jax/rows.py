@@ -111,9 +111,9 @@ class OpenedOverRows(PartedFunction):
         self._points = rows
 
     def _described(
-        self, leaf: Any, i: int, needs_x64: bool, floating: np.dtype[Any] | None, has_rows: bool
+        self, leaf: Any, i: int, needs_x64: bool, floating: np.dtype[Any] | None
     ) -> tuple[Fixed | Given, Variable | None]:
-        description, x = super()._described(leaf, i, needs_x64, floating, has_rows)
+        description, x = super()._described(leaf, i, needs_x64, floating)
         if x is not None and isinstance(leaf, Variable) and self._points.has(x):
             assert isinstance(description, Given)
             own = description.spec

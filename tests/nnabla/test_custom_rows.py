@@ -99,20 +99,3 @@ def test_derivatives_of_each_row_need_to_be_shown_that_rows_are_independent() ->
     assert nn.jacobian(Product()(x, leaf(W)), x).shape == (4, 3, 3)
     with pytest.raises(ValueError, match="cannot be shown"):
         nn.jacobian(Product()(leaf(RNG.random((4, 4))), x), x)
-
-
-def test_rows_of_jax_functions() -> None:
-    def both(p: Any, x: Any) -> Any:
-        return jnp.tanh(x["a"] @ p["w"]), jnp.sum(x["a"] ** 3, axis=-1)
-
-    p, x = {"w": leaf(W)}, {"a": leaf(X)}
-    y, z = F.jax_function(both, rows=1)(p, x)
-    slope = 1 - np.tanh(X @ W) ** 2
-    np.testing.assert_allclose(nn.jacobian(y, x["a"]).d, slope[:, :, None] * W.T, rtol=1e-12)
-    np.testing.assert_allclose(nn.laplacian(z, x["a"]).d, 6 * X.sum(-1), rtol=1e-12)
-    full = nn.hessian(F.sum(y), x["a"], batched=False).d
-    np.testing.assert_allclose(nn.hessian(F.sum(y, axis=1), x["a"]).d, np.einsum("bibj->bij", full), atol=1e-12)
-    with pytest.raises(ValueError, match="cannot be shown"):
-        nn.jacobian(F.jax_function(both)(p, x)[0], x["a"])
-    with pytest.raises(ValueError, match="cannot be shown"):
-        nn.jacobian(nn.grad(F.sum(y), p["w"])[0], p["w"])

@@ -17,8 +17,8 @@ custom rule is read once. `is_told_what_moves(jaxpr)`: a rule inside depends on 
 
 *Functions.* A `TracedFunction` is the static argument of the ops `jax_derivative` (also the function itself) and
 `jax_gradient`, and of `custom_jax_derivative` and `custom_jax_gradient`, whose derivative need not be the true one;
-`inputs_of` and `row_inputs` describe their inputs. `along`, `back` and `value_of_back` are JAX's JVP, its VJP, and the
-value that a custom rule gives. `StepsOnlySelect` refuses loops whose derivative is not that of what they find.
+`inputs_of` describes their inputs. `along`, `back` and `value_of_back` are JAX's JVP, its VJP, and the value that a
+custom rule gives. `StepsOnlySelect` refuses loops whose derivative is not that of what they find.
 
 *Calls.* `JaxFunction` is what `F.jax_function` returns, to be subclassed: it has `Given` and `Fixed` leaves (arrays,
 and `StaticLeaf` in their pytree), a `Traced` function for each kind of them, and caches a `Trace` under its `Key`.
@@ -42,7 +42,6 @@ from .jax_derivatives import custom_jax_gradient as custom_jax_gradient
 from .jax_derivatives import inputs_of as inputs_of
 from .jax_derivatives import jax_derivative as jax_derivative
 from .jax_derivatives import jax_gradient as jax_gradient
-from .jax_derivatives import row_inputs as row_inputs
 from .jax_functions import Fixed as Fixed
 from .jax_functions import Given as Given
 from .jax_functions import JaxFunction as JaxFunction

@@ -20,15 +20,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ...graph import Array, Function, Op, Spec, Variable
+from ...graph import Array, Op, Spec, Variable
 from ...graph.arguments import Static
-from ...graph.axes import AxisMap, Places
 from ...graph.by_jax import along, back, transposed
 from ...graph.facts import unknown
 from ...graph.jaxpr import ONE_WAY, primitives_in
-from ..axes import row_places
 from .jaxprs import holds_tracers, jaxpr_for
-from .structure import READS_AROUND, Positions, StepsOnlySelect, TracedFunction
+from .structure import READS_AROUND, StepsOnlySelect, TracedFunction
 
 _COLUMNS = 128
 """The number of columns of a Jacobian that forward mode computes at a time."""
@@ -39,22 +37,6 @@ def inputs_of(fun: TracedFunction, order: int, weighted: bool = False) -> tuple[
     weights = tuple([s for s in fun.outputs if s.differentiable]) if weighted else ()
     return fun.inputs + tuple([fun.inputs[i] for i in fun.active]) * order + weights
 
-
-def row_inputs(fun: TracedFunction, order: int, wrt: Positions | None) -> Positions:
-    """The inputs of `jax_derivative`, or of `jax_gradient` with `wrt`, whose rows are known to be independent."""
-    if not fun.rows or (wrt is not None and any([fun.active[i] not in fun.rows for i in wrt])):
-        return ()
-    having = [i in fun.rows for i in range(len(fun.inputs))]
-    having += [i in fun.rows for i in fun.active] * order
-    having += [] if wrt is None else [True] * sum([s.differentiable for s in fun.outputs])
-    return tuple([i for i, has in enumerate(having) if has])
-
-
-def _row_places(f: Function) -> tuple[Places, ...]:
-    return row_places(f, row_inputs(f.args["fun"], f.args["order"], f.args.get("wrt")))
-
-
-_ROWS = AxisMap(places=_row_places)
 
 # ---------------------------------------------------------------- the ops
 
@@ -77,7 +59,7 @@ class Sized(Op):
 
 def sized(type_name: str) -> Callable[[Callable[..., Any]], Sized]:
     """Make a `Sized` op of a function on arrays."""
-    return lambda forward: Sized(forward, type_name=type_name, multiple_results=True, cost=unknown, axes=_ROWS)
+    return lambda forward: Sized(forward, type_name=type_name, multiple_results=True, cost=unknown)
 
 
 def _custom(op: Sized) -> Sized:
@@ -155,9 +137,8 @@ def as_function(op: Sized, fun: TracedFunction, order: int, *arguments: Any) -> 
     inputs = inputs_of(fun, order, weighted)
     closed = jaxpr_for(op.traceable((fun, order, *arguments)), inputs)
     active = fun.reachable + tuple(range(len(fun.inputs), len(inputs)))
-    rows = row_inputs(fun, order, arguments[1] if weighted else None)
     kind = "gradient" if weighted else "derivative"
-    return TracedFunction(f"{kind} of {fun.name}", closed, (), active, rows)
+    return TracedFunction(f"{kind} of {fun.name}", closed, (), active)
 
 
 # ---------------------------------------------------------------- what JAX can do

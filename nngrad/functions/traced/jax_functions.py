@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import itertools
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable
@@ -74,23 +73,19 @@ class Given(NamedTuple):
     """Whether it is a Python number, whose dtype is weak."""
     active: bool
     """Whether gradients can reach it."""
-    has_rows: bool
-    """Whether its first axis holds independent rows."""
 
 
 class JaxFunction:
     """A JAX function on Variables; `jax_function` makes it."""
 
     def __init__(
-        self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...], rows: tuple[int, ...],
-        kind: str = "jax_function",
+        self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...], kind: str = "jax_function"
     ) -> None:
         self.fun = fun
         self.name = _name_of(fun)
         self._kind = kind
         self._static_argnums = nums
         self._static_argnames = names
-        self._rows = rows
         self._traces: dict[Hashable, Trace] = kept_with(fun, kind, nums, names)
         functools.update_wrapper(self, fun, updated=())
 
@@ -100,13 +95,12 @@ class JaxFunction:
         leaves, tree = jax.tree.flatten(given)
         if any(map(is_key, leaves)):
             leaves, tree = jax.tree.flatten(jax.tree.map(lambda v: KeyData.of(v) if is_key(v) else v, given))
-        having_rows = self._leaves_with_rows(given) if self._rows else [False] * len(leaves)
         floating = common_floating(leaves)
         needs_x64 = any([_needs_x64(leaf, floating) for leaf in leaves])
         described: list[Fixed | Given] = []
         inputs: list[Variable] = []
         for i, leaf in enumerate(leaves):
-            description, x = self._described(leaf, i, needs_x64, floating, having_rows[i])
+            description, x = self._described(leaf, i, needs_x64, floating)
             described.append(description)
             if x is not None:
                 inputs.append(x)
@@ -127,13 +121,13 @@ class JaxFunction:
         return {k: _fixed(v, k) if k in self._static_argnames else v for k, v in kwargs.items()}
 
     def _described(
-        self, leaf: Any, i: int, needs_x64: bool, floating: DType | None, has_rows: bool
+        self, leaf: Any, i: int, needs_x64: bool, floating: DType | None
     ) -> tuple[Fixed | Given, Variable | None]:
         if isinstance(leaf, Variable):
-            return Given(leaf.spec, False, leaf.spec.differentiable, has_rows), leaf
+            return Given(leaf.spec, False, leaf.spec.differentiable), leaf
         if isinstance(leaf, bool | int | float):
             x = leaf_of(NdArray.of_host_array(_number(leaf, needs_x64)))
-            return Given(x.spec, True, False, has_rows), x
+            return Given(x.spec, True, False), x
         if isinstance(leaf, StaticLeaf):
             return leaf.fixed, None
         if callable(leaf) or isinstance(leaf, str | bytes):
@@ -141,7 +135,7 @@ class JaxFunction:
         if _is_wide_integer(leaf) and not needs_x64:
             leaf = np.asarray(leaf, jax.dtypes.canonicalize_dtype(leaf.dtype))
         x = as_variable(leaf, f"leaf {i} of the arguments", f"{self._kind}({self.name})", floating)
-        return Given(x.spec, False, False, has_rows), x
+        return Given(x.spec, False, False), x
 
     def _trace(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Trace:
         """A trace of the function as it is now; the cached one if it computes the same."""
@@ -202,8 +196,6 @@ class JaxFunction:
         for i, y in enumerate(results):
             if not _is_supported(y.dtype):
                 raise TypeError(f"{self._kind}({self.name}): output {i} has unsupported dtype {y.dtype}")
-        if any([d.has_rows for d in arrays]):
-            self._check_rows([d.spec.shape for d in arrays if d.has_rows], [y.shape for y in results])
         # Copied, since the user may write to it; in the dtype of the trace, which depends on x64.
         consts = [
             np.array(c, v.aval.dtype) if isinstance(c, np.ndarray) else c
@@ -222,26 +214,7 @@ class JaxFunction:
         lifted = tuple([i for i, const in enumerate(closed.consts) if _is_supported(const.dtype)])
         constants = tuple([leaf_of(NdArray.from_numpy_array(closed.consts[i], closed.consts[i].dtype)) for i in lifted])
         active = tuple([i for i, d in enumerate(arrays) if d.active])
-        rows = tuple([i for i, d in enumerate(arrays) if d.has_rows])
-        return Trace(key, TracedFunction(self.name, closed, lifted, active, rows, key[0]), constants, results)
-
-    def _leaves_with_rows(self, given: tuple[Any, Any]) -> list[bool]:
-        """For each leaf, whether it belongs to an argument with rows."""
-        count = len(given[0])
-        if not all([0 <= i < count for i in self._rows]):
-            raise ValueError(f"{self._kind}({self.name}): rows must be positions among the {count} arguments, got "
-                             f"{self._rows}")
-        numbered = [[i in self._rows] * len(jax.tree.leaves(argument)) for i, argument in enumerate(given[0])]
-        return [*itertools.chain(*numbered), *[False] * len(jax.tree.leaves(given[1]))]
-
-    def _check_rows(self, inputs: list[tuple[int, ...]], results: list[tuple[int, ...]]) -> None:
-        """Raise a ValueError unless all arrays with rows have equally many."""
-        if len({shape[:1] or None for shape in (*inputs, *results)}) > 1 or not inputs[0]:
-            shapes = ", ".join(map(str, (*inputs, *results)))
-            raise ValueError(
-                f"{self._kind}({self.name}): with rows={self._rows}, these arguments and all results must have equally "
-                f"many rows along their first axis, got shapes {shapes}"
-            )
+        return Trace(key, TracedFunction(self.name, closed, lifted, active, key[0]), constants, results)
 
     def __repr__(self) -> str:
         return f"jax_function({self.name})"
@@ -253,8 +226,7 @@ _MOST_TRACES = 256
 
 @explained_by_name
 def jax_function(
-    fun: Callable[..., Any], static_argnums: int | Iterable[int] = (), static_argnames: str | Iterable[str] = (),
-    rows: int | Iterable[int] = (),
+    fun: Callable[..., Any], static_argnums: int | Iterable[int] = (), static_argnames: str | Iterable[str] = ()
 ) -> JaxFunction:
     """Make a JAX function callable on Variables, differentiable to any order that JAX allows.
 
@@ -276,31 +248,24 @@ def jax_function(
         fun: The function of arrays.
         static_argnums: The positional arguments that reach `fun` unchanged; they must be hashable.
         static_argnames: The keyword arguments that do. Functions and strings always do.
-        rows: The positional arguments whose arrays have rows along their first axis, if row b of each result depends
-            only on row b of these and on the other arguments. `nn.jacobian` and the like need to be told that rows are
-            independent.
 
     Raises:
-        TypeError: `fun` is not callable, `rows` are not positions, a static argument is not hashable, or an output has
-            a dtype that a Variable cannot hold. Exceptions of `fun` itself are passed on, with a note.
-        ValueError: (when it is called) The numbers of rows differ.
+        TypeError: `fun` is not callable, a static argument is not hashable, or an output has a dtype that a Variable
+            cannot hold. Exceptions of `fun` itself are passed on, with a note.
         NotImplementedError: (from `grad`) JAX can differentiate `fun` in neither mode.
     """
-    return JaxFunction(fun, *options_as_tuples(fun, static_argnums, static_argnames, rows, "jax_function"))
+    return JaxFunction(fun, *options_as_tuples(fun, static_argnums, static_argnames))
 
 
 def options_as_tuples(
-    fun: Any, static_argnums: Any, static_argnames: Any, rows: Any, owner: str
-) -> tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...]]:
-    """The options of `jax_function` as tuples. TypeError: `fun` is not callable, or `rows` are not positions."""
+    fun: Any, static_argnums: Any, static_argnames: Any
+) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """The options of `jax_function` as tuples. TypeError: `fun` is not callable."""
     if not callable(fun):
         raise TypeError(f"fun: expected a function of JAX arrays, got {fun!r}")
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    having_rows = (rows,) if isinstance(rows, int) else tuple(rows)
-    if any([isinstance(i, bool) or not isinstance(i, int) for i in having_rows]):
-        raise TypeError(f"{owner}: rows must be positions of arguments, got {rows!r}")
-    return nums, names, having_rows
+    return nums, names
 
 
 class _Caches:

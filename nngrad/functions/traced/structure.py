@@ -285,16 +285,15 @@ class TracedFunction:
 
     __slots__ = (
         "_baked", "_hash", "_jaxpr", "_key", "_results", "active", "closed_over", "custom", "heavy", "inputs",
-        "is_told", "name", "outputs", "reachable", "rows",
+        "is_told", "name", "outputs", "reachable",
     )  # fmt: skip
 
     opaque = True
     """Whether it contains user code, which may call functions on the host."""
 
     def __init__(
-        self, name: str, closed: ClosedJaxpr, lifted: Positions, active: Positions, rows: Positions = (),
-        structure: Hashable = None,
-    ) -> None:  # fmt: skip
+        self, name: str, closed: ClosedJaxpr, lifted: Positions, active: Positions, structure: Hashable = None
+    ) -> None:
         self.name = name
         self._jaxpr = closed.jaxpr
         self._baked = {i: const for i, const in enumerate(closed.consts) if i not in lifted}
@@ -305,7 +304,6 @@ class TracedFunction:
         self.reachable = self.active
         """The inputs that gradients may reach; `with_moving` narrows `active`."""
         self.is_told = is_told_what_moves(closed.jaxpr)
-        self.rows = tuple([i + len(lifted) for i in rows])
         self.custom = not CUSTOM_RULES.isdisjoint(primitives_in(closed.jaxpr))
         reaching = reaching_closed_over(closed.jaxpr) if self.custom else ()
         places = (*lifted, *range(len(closed.consts), len(closed.consts) + len(closed.jaxpr.invars)))
@@ -314,7 +312,7 @@ class TracedFunction:
         self.heavy = does_much(closed.jaxpr)
         structure = structure or structure_of(closed.jaxpr)
         baked = tuple([(i, ByIdentity(c)) for i, c in self._baked.items()])
-        self._key: tuple[Any, ...] = structure, self.active, self.rows, baked, self._results
+        self._key: tuple[Any, ...] = structure, self.active, baked, self._results
         self._hash = hash(self._key)
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
@@ -343,7 +341,7 @@ class TracedFunction:
         narrowed = copy.copy(self)
         narrowed.active, narrowed.outputs = active, tuple([self.outputs[i] for i in results])
         narrowed._results = tuple([self._results[i] for i in results])
-        narrowed._key = (self._key[0], active, self.rows, self._key[3], narrowed._results)
+        narrowed._key = (self._key[0], active, self._key[2], narrowed._results)
         narrowed._hash = hash(narrowed._key)
         return narrowed
 
