@@ -14,7 +14,7 @@ from ..graph.messages import no_attribute
 from . import docstrings as docstrings  # which completes those of ops and composites
 
 FAMILIES = (
-    "arithmetic", "polynomial", "comparison", "elementwise", "rounding", "special", "bessel", "orthogonal",
+    "arithmetic", "polynomial", "comparison", "elementwise", "rounding", "special", "bessel",
     "incomplete", "activation", "reduction", "cumulative", "array", "movement", "shaping", "selection", "slicing",
     "indexing", "numbers", "bits", "clipping", "sets", "validation", "control", "linear", "solves", "decompositions",
     "contractions", "weighting", "units", "convolution", "deformable", "separable", "pooling", "patches", "fourier",

@@ -257,7 +257,6 @@ from .numbers import mod2 as mod2
 from .numbers import reset_inf as reset_inf
 from .numbers import reset_nan as reset_nan
 from .numbers import whole_quotient as whole_quotient
-from .orthogonal import orthogonal_polynomial as orthogonal_polynomial
 from .packed_sequences import pack_padded_sequence as pack_padded_sequence
 from .packed_sequences import pad_packed_sequence as pad_packed_sequence
 from .patches import average_pooling_1d as average_pooling_1d

@@ -92,7 +92,7 @@ def matrix(*shape: int) -> Draw:
 
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "rounding", "special", "bessel",
-            "orthogonal", "incomplete", "activation", "reduction",
+            "incomplete", "activation", "reduction",
             "cumulative", "array", "movement", "shaping", "selection", "slicing", "indexing", "numbers", "bits",
             "clipping", "sets", "validation", "control", "linear", "solves", "decompositions", "contractions",
             "weighting",
