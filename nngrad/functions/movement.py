@@ -12,7 +12,6 @@ from jax import lax
 
 from ..graph import AnyArray, AnyShape, Array, Variable, WithAxis, composite, op
 from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, as_ints, one_of
-from ..graph.spec import surely
 from . import axis_maps, reduction
 from .arithmetic import alike
 from .axes import axes_of, axis_of, entries, inserts, layers, mixes, reduces, rowwise, stretches
@@ -219,53 +218,7 @@ def pad(x: AnyArray, /, pad_width: Ints, mode: Mode = "constant", constant_value
     widths = _widths(x.shape, as_ints(pad_width), mode)
     if mode == "constant":
         return lax.pad(x, x.dtype.type(constant_value), [(*w, 0) for w in widths])
-    y: jax.Array = x
-    for axis, (before, after) in enumerate(widths):
-        n = y.shape[axis]
-        if before == after == 0:
-            continue
-        if mode == "circular":
-            turns = -(-before // n)
-            many = _in_a_row(y, axis, turns + 1 - (-after // n))
-            y = lax.slice_in_dim(many, turns * n - before, (turns + 1) * n + after, axis=axis)
-        elif mode == "reflect" and n > 1:
-            y = lax.concatenate([*_mirrored(y, axis, -before, 0), y, *_mirrored(y, axis, n, n + after)], axis)
-        else:
-            left, right = (
-                jnp.broadcast_to(lax.slice_in_dim(y, i, i + 1, axis=axis), (*y.shape[:axis], w, *y.shape[axis + 1 :]))
-                for i, w in ((0, before), (n - 1, after))
-            )
-            y = lax.concatenate([left, y, right], axis)
-    return y
-
-
-def _in_a_row(x: jax.Array, axis: int, count: int) -> jax.Array:
-    """`x`, `count` times in a row along `axis`."""
-    before, (n, *after) = x.shape[:axis], x.shape[axis:]
-    apart = lax.broadcast_in_dim(x, (*before, count, n, *after), [a + (a >= axis) for a in range(x.ndim)])
-    return lax.reshape(apart, (*before, count * n, *after))
-
-
-_MOST_STRETCHES = 8
-"""Up to this many reflected stretches are separate parts."""
-
-
-def _mirrored(x: jax.Array, axis: int, start: int, stop: int) -> list[jax.Array]:
-    """The positions from `start` to `stop` of `x` reflected at both ends of `axis`, in parts: stretches of `x`
-    alternate with stretches of `x` reversed."""
-    n = x.shape[axis] - 1
-    if surely(lambda: stop - start > _MOST_STRETCHES * n):  # repeat two of them as often as needed
-        both = lax.concatenate([lax.slice_in_dim(y, 0, n, axis=axis) for y in (x, lax.rev(x, (axis,)))], axis)
-        low = start % (2 * n)
-        length = low + stop - start
-        return [lax.slice_in_dim(_in_a_row(both, axis, -(-length // (2 * n))), low, length, axis=axis)]
-    parts = []
-    while start < stop:
-        turn, low = divmod(start, n)
-        high = min(low + stop - start, n)
-        parts.append(lax.slice_in_dim(lax.rev(x, (axis,)) if turn % 2 else x, low, high, axis=axis))
-        start += high - low
-    return parts
+    return jnp.pad(x, widths, mode={"reflect": "reflect", "repeat": "edge", "circular": "wrap"}[mode])
 
 
 @op(linear=True, axes=rowwise(axis_maps.padded_axes, shape="shape"))

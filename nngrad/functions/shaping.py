@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import numpy as np
+
 from ..graph import AnyArray, Array, Variable, composite
 from ..graph.arguments import AtLeastOne, Axes, Ints, as_ints, one_of
 from .axes import axes_of, axis_of
-from .movement import broadcast, concatenate, flip, pad, reshape, transpose
-from .slicing import take_slices
+from .movement import broadcast, flip, reshape, transpose
 
 # ---------------------------------------------------------------- axes of size 1
 
@@ -257,21 +258,11 @@ def shift(
         n = x.shape[axis]
         if by and not n:
             raise ValueError(f"cannot shift x of shape {x.shape} along axis {axis}: it is empty")
-        if by and border_mode == "nearest":
-            by = max(-n, min(by, n))
-            widths = [w for a in range(axis, x.ndim) for w in ((max(by, 0), max(-by, 0)) if a == axis else (0, 0))]
-            y = _part(pad(y, tuple(widths), mode="repeat"), axis, max(-by, 0), n)
-        elif by:
-            turn, first = divmod(-by, n)
-            flipped = flip(y, axes=axis)
-            sides = (flipped, y) if turn % 2 else (y, flipped)
-            parts = [_part(sides[0], axis, first, n - first), _part(sides[1], axis, 0, first)]
-            y = concatenate(*parts, axis=axis) if first else parts[0]
+        if by:
+            places = np.arange(n) - by
+            if border_mode == "nearest":
+                places = places.clip(0, n - 1)
+            else:
+                places = np.minimum(places % (2 * n), (-1 - places) % (2 * n))
+            y = y[(*[slice(None)] * axis, places)]
     return y
-
-
-def _part(x: Variable, axis: int, start: int, count: int) -> Variable:
-    """`count` elements along an axis, from `start` on."""
-    key = [(0, n, 1) for n in x.shape]
-    key[axis] = (start, count, 1)
-    return take_slices(x, key=tuple(key))
