@@ -14,7 +14,6 @@ from ..graph.leaf import common_floating
 from ..graph.signatures import explained_by_name
 from . import array, comparison
 from .bodies.alternatives import switch_of_bodies
-from .bodies.derived_bodies import kept_of
 from .loops import check_body
 
 
@@ -118,8 +117,8 @@ def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], o
 
     bodies = tuple([arranged(each) for each in found])
     effects = tuple([(leaf, k) for k, leaf in enumerate(updated)])
-    outputs = apply(switch_of_bodies, (which, *variables.values()), (bodies, kept_of(bodies)), effects)
-    return jax.tree.unflatten(results[0], outputs[len(updated) : len(bodies[0].outputs)])
+    outputs = apply(switch_of_bodies, (which, *variables.values()), (bodies,), effects)
+    return jax.tree.unflatten(results[0], outputs[len(updated) :])
 
 
 def _check_alike(names: list[str], results: list[Any], found: list[Captured], owner: str) -> None:

@@ -1,21 +1,19 @@
 """Ops that run one of several bodies: branches, checkpoints and functions with given gradients.
 
-The derivatives of branches are branches over the derivatives of their bodies. A branch also outputs the values that
-depend on its matrix products (zero where another branch runs), so derivatives recompute none of them. A checkpoint
-outputs the values that its policy names.
+The derivatives of branches are branches over the derivatives of their bodies, which recompute what they need. A
+checkpoint outputs the values that its policy names, so derivatives recompute all but those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 
-from ...graph import Array, Function, Spec, Variable, apply, create, functions_of, spec_of
+from ...graph import Array, Function, Spec, Variable, apply, create, functions_of
 from ...graph.arguments import Static
 from ...graph.block import Block
 from ...graph.body_op import Axes, ControlOp, Followed, Given, Gradients, Numbers, Results, Steps, Walk, Within
@@ -25,17 +23,7 @@ from ..control import Recomputation
 from ..inlining import inlined
 from ..operands import Operand, repeated, size_of
 from .carries import followed_through, is_zeros, kinds_of
-from .derived_bodies import (
-    Gives,
-    filled,
-    gradients_of,
-    is_hidden,
-    kept_of,
-    operations_in,
-    specs_of,
-    tangents_of,
-    with_stand_ins,
-)
+from .derived_bodies import Gives, gradients_of, is_hidden, operations_in, tangents_of, with_stand_ins
 
 
 class Alternatives(ControlOp):
@@ -44,16 +32,13 @@ class Alternatives(ControlOp):
 
     first = 0
     """The number of inputs that come before those of the bodies."""
-    again = False
-    """Whether gradients recompute everything that is not kept."""
 
     def bodies(self, arguments: tuple[Any, ...]) -> tuple[Block, ...]:
         """The bodies."""
         return arguments[:1]
 
     def gives(self, arguments: tuple[Any, ...]) -> Gives:
-        """For each body, the numbers of the values that are its outputs; None for an output that only another body
-        has."""
+        """For each body, the numbers of the values that are its outputs."""
         return tuple([body.outputs for body in self.bodies(arguments)])
 
     def results_for_users(self, arguments: tuple[Any, ...]) -> int:
@@ -65,12 +50,12 @@ class Alternatives(ControlOp):
     ) -> tuple[Variable, ...]:
         """The outputs of derived bodies applied to `inputs`: first the selector, last `late` incoming gradients or
         directions. The directions are those along which the function `beside` moves."""
-        outputs: tuple[Variable, ...] = apply(self, inputs, (bodies, kept_of(bodies)))
+        outputs: tuple[Variable, ...] = apply(self, inputs, (bodies,))
         return outputs
 
     def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
-        return specs_of(self.bodies(arguments), self.gives(arguments))
+        return tuple([self.bodies(arguments)[0].spec(k) for k in self.gives(arguments)[0]])
 
     def operations(self, f: Function) -> int:
         """The approximate number of operations of the most expensive body."""
@@ -98,12 +83,7 @@ class Alternatives(ControlOp):
         bodies = self.bodies(arguments)
         taken = min(max(int(steps.array(inputs[0])), 0), len(bodies) - 1) if self.first else 0
         given, own = inputs[self.first :], self.gives(arguments)[taken]
-        values = steps.run(self.role(taken), bodies[taken], given)
-        specs = self.result_specs((), arguments)
-        return [
-            steps.stack([], spec) if k is None else given[k] if k >= 0 else values[~k]
-            for k, spec in zip(own, specs, strict=True)
-        ]
+        return bodies[taken].picked(given, steps.run(self.role(taken), bodies[taken], given), own)
 
     # ---------------------------------------------------------------- axes
 
@@ -122,7 +102,7 @@ class Alternatives(ControlOp):
         for body, own in zip(self.bodies(f.arguments), self.gives(f.arguments), strict=True):
             found = followed_through(body, {i - self.first: axes for i, axes in given}, count, walk)
             for k, number in enumerate(own):
-                if number is not None and number in found:
+                if number in found:
                     axes = found[number]
                     results[k] = axes if results.get(k, axes) == axes else None
         return results
@@ -137,7 +117,7 @@ class Alternatives(ControlOp):
         gxs: Gradients = [None] * len(f.inputs)
         if not arrived or not wanted:
             return gxs
-        derived = gradients_of(self.bodies(f.arguments), self.gives(f.arguments), arrived, wanted, self.again)
+        derived = gradients_of(self.bodies(f.arguments), self.gives(f.arguments), arrived, wanted)
         if derived.results:
             inputs = (*chosen, *_picked(given, f, derived.residuals), *[gys[k] for k in arrived])
             outputs = self.applied(derived.bodies, inputs, len(arrived))
@@ -179,69 +159,35 @@ class Switch(Alternatives):
         bodies: tuple[Block, ...] = arguments[0]
         return bodies
 
-    def gives(self, arguments: tuple[Any, ...]) -> Gives:
-        """The outputs of the branches, and then the kept values of each."""
-        bodies, kept = arguments
-        own: list[list[int | None]] = [[*body.outputs] for body in bodies]
-        for i, numbers in enumerate(kept):
-            for j, each in enumerate(own):
-                each.extend(numbers if i == j else [None] * len(numbers))
-        return tuple(map(tuple, own))
-
     def running(self, arguments: tuple[Any, ...], read: Sequence[bool]) -> Sequence[Block]:
         """The branches, each with only the outputs that are read."""
         return [
-            body.with_outputs(tuple([n for n, is_read in zip(own, read, strict=True) if n is not None and is_read]))
-            for body, own in zip(self.bodies(arguments), self.gives(arguments), strict=True)
+            body.with_outputs(tuple([n for n, is_read in zip(body.outputs, read, strict=True) if is_read]))
+            for body in self.bodies(arguments)
         ]
 
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
         """Branches if all elements take the same one; otherwise all branches, and a selection"""
         index, *others = operands
         bodies, (count,) = self.bodies(f.arguments), size_of(operands)
-        results = range(len(bodies[0].outputs))
-        wanted = [k for k, is_read in enumerate(read) if is_read or k in results]
         leading = tuple([bool(each.lead) for each in others])
         given = [each.widened() for each in others]
-        found: list[Variable | None] = [None] * len(read)
         if not index.lead:
-            branches = self._batched_together(f, leading, count, wanted)
-            outputs = self.applied(branches, (index.widened(), *given), 0)
-            for k, made in zip(wanted, outputs, strict=False):
-                found[k] = made
-            return found
+            kinds = kinds_of(self.dependence(f.arguments, (False, *leading)))
+            branches = tuple([body.batched(kinds_of(leading), count, body.outputs, kinds) for body in bodies])
+            return self.applied(branches, (index.widened(), *given), 0)
+        results: list[Variable] = []
         last = len(bodies) - 1
-        for i, (body, own) in enumerate(zip(bodies, self.gives(f.arguments), strict=True)):
+        for i, body in enumerate(bodies):
             is_index = (
                 comparison.less_equal_scalar if i == 0 else
                 comparison.greater_equal_scalar if i == last else comparison.equal_scalar
             )  # fmt: skip
             # Booleans do not affect the dtype of the selection.
             taken = array.cast(is_index(index.value, val=i), "bool")
-            places = [k for k in wanted if own[k] is not None]
-            step = body.with_outputs(tuple([n for k in places if (n := own[k]) is not None]))
-            for k, new in zip(places, self._results_where_taken(step, leading, count, given, taken), strict=True):
-                y = found[k]
-                # Kept values are read only for the elements that take the branch.
-                found[k] = new if y is None or k not in results else indexing.where(taken, new, y)
-        return found
-
-    def _batched_together(
-        self, f: Function, leading: tuple[bool, ...], count: int, wanted: Sequence[int]
-    ) -> tuple[Block, ...]:
-        """The branches with a batch axis and the wanted outputs."""
-        depends = self.dependence(f.arguments, (False, *leading))
-        specs = {
-            k: spec_of((count, *f.specs[k].shape), f.specs[k].dtype) if depends[k] else f.specs[k] for k in wanted
-        }
-        branches = []
-        for body, own in zip(self.bodies(f.arguments), self.gives(f.arguments), strict=True):
-            places = [k for k in wanted if own[k] is not None]
-            numbers = tuple([n for k in places if (n := own[k]) is not None])
-            step = body.batched(kinds_of(leading), count, numbers, kinds_of([depends[k] for k in places]))
-            taken = dict(enumerate(step.inputs))
-            branches.append(step if len(places) == len(wanted) else filled(step, [*taken], taken, places, specs))
-        return tuple(branches)
+            new = self._results_where_taken(body, leading, count, given, taken)
+            results = [indexing.where(taken, *pair) for pair in zip(new, results, strict=True)] if i else new
+        return results
 
     def _results_where_taken(
         self, body: Block, leading: tuple[bool, ...], count: int, given: list[Variable], taken: Variable
@@ -260,31 +206,15 @@ class Switch(Alternatives):
                        for spec in [step.spec(number) for number in step.outputs]])  # fmt: skip
         nothing = Block(step.inputs, zeros, (0,) * len(zeros), tuple([~k for k in range(len(zeros))]))
         some = array.cast(comparison.not_equal_scalar(reduction.sum(taken), val=0), "int32")
-        return list(self.applied((nothing, step), (some, *safe), 0)[: len(zeros)])
+        return list(self.applied((nothing, step), (some, *safe), 0))
 
 
 @Switch.declared(type_name="Switch", multiple_results=True)
-def switch_of_bodies(*x: Array, bodies: Static, kept: Static = ()) -> tuple[jax.Array, ...]:
+def switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
     """Run one of several bodies with the same inputs and outputs. The first input, an integer of shape (), selects it,
-    and is clamped to the valid range.
-
-    For each body, `kept` has the numbers of values that are additional outputs, after the common ones; they are zeros
-    where another body runs. They serve derivatives; XLA removes those that nothing reads.
-    """
+    and is clamped to the valid range."""
     index, *given = x
-    gives = switch_of_bodies.gives((bodies, kept))
-    specs = specs_of(bodies, gives)
-
-    def run(body: Block, own: tuple[int | None, ...], arrays: Sequence[Any]) -> tuple[Any, ...]:
-        values = body.run(arrays)
-        return tuple([
-            jnp.zeros(spec.shape, spec.dtype) if k is None else arrays[k] if k >= 0 else values[~k]
-            for k, spec in zip(own, specs, strict=True)
-        ])
-
-    branches: list[Callable[..., Any]] = [
-        lambda *arrays, body=body, own=own: run(body, own, arrays) for body, own in zip(bodies, gives, strict=True)
-    ]
+    branches = [lambda *arrays, body=body: tuple(body.results_of(arrays)) for body in bodies]
     return tuple(lax.switch(index, branches, *given))
 
 
@@ -298,8 +228,6 @@ class Checkpoint(Alternatives):
     that the user holds, which a body would hide, and a gradient of a gradient overlays its passes, so that a body with
     segments of both would depend on itself. And a plan, made of emitted gradients, has no place for a loop's steps.
     """
-
-    again = True
 
     def gives(self, arguments: tuple[Any, ...]) -> Gives:
         """The outputs of the body, and then the kept values."""

@@ -22,8 +22,8 @@ from ..reduction import argmax
 from ..slicing import take_points
 from .carries import zeros_of
 
-Gives = tuple[tuple[int | None, ...], ...]
-"""For each body and each output, the number of its value; None for an output that only another body has."""
+Gives = tuple[Numbers, ...]
+"""For each body and each output, the number of its value."""
 
 
 class Derived(NamedTuple):
@@ -36,15 +36,7 @@ class Derived(NamedTuple):
     """The inputs or outputs whose derivatives the bodies return."""
 
 
-def specs_of(bodies: tuple[Block, ...], gives: Gives) -> tuple[Spec, ...]:
-    """Shape and dtype of each output."""
-    return tuple([
-        next(body.spec(k) for body, k in zip(bodies, each, strict=True) if k is not None)
-        for each in zip(*gives, strict=True)
-    ])
-
-
-def filled(
+def _filled(
     body: Block, read: Sequence[int], taken: dict[int, Spec], places: Sequence[int], wanted: dict[int, Spec]
 ) -> Block:
     """`body`, which takes the inputs `read` and returns the outputs `places`, extended to the inputs `taken` and the
@@ -57,65 +49,43 @@ def filled(
 
 
 @derived_once
-def kept_of(bodies: tuple[Block, ...]) -> tuple[Numbers, ...]:
-    """For each body, the numbers of the values that derivatives do not recompute: expensive ones and those that depend
-    on them, except outputs. Empty if no body has any."""
-    found = []
-    for body in bodies:
-        costly: dict[int, None] = {}
-        for (op, arguments, ins), outs in zip(body.steps, body.outs, strict=True):
-            given = tuple([body.spec(i) for i in ins])
-            if not costly.keys().isdisjoint(ins) or (op.cost is not None and op.is_heavy(given, arguments)):
-                costly |= dict.fromkeys(outs)
-        found.append(tuple([k for k in costly if k not in body.outputs]))
-    return tuple(found) if any(found) else ()
-
-
-@derived_once
-def gradients_of(
-    bodies: tuple[Block, ...], gives: Gives, arrived: Numbers, wanted: Numbers, again: bool = False
-) -> Derived:
+def gradients_of(bodies: tuple[Block, ...], gives: Gives, arrived: Numbers, wanted: Numbers) -> Derived:
     """The gradients of bodies with respect to the inputs `wanted`, as bodies of residuals and of seeds for the outputs
-    `arrived`. With `again`, values that are not extra outputs are recomputed whatever it costs."""
-    first, specs = bodies[0], specs_of(bodies, gives)
+    `arrived`. Values that are not extra outputs are recomputed."""
+    first, specs = bodies[0], tuple([bodies[0].spec(k) for k in gives[0]])
     every, count = tuple(range(len(first.inputs))), len(specs)
-    kept = count > len(first.outputs) and not again
     found = []
     for body, own in zip(bodies, gives, strict=True):
-        seeds = [k for k in arrived if own[k] is not None]
-        numbers = tuple([n for k in seeds if (n := own[k]) is not None])
-        beside = tuple([n for n in own[len(first.outputs) :] if n is not None]) if again else ()
-        each = body.gradient(numbers, wanted, () if kept else (*every, *beside), every if kept else ())
-        found.append((each, [n if n >= 0 else ~own.index(n) for n in each.residuals], [~(count + k) for k in seeds]))
-    taken = _taken(first, specs, [n for _, read, _ in found for n in read])
-    reached = {i: first.inputs[i] for i in wanted if any([i in each.reached for each, _, _ in found])}
-    every_seed = {~(count + k): specs[k] for k in arrived}
+        gradient = body.gradient(tuple([own[k] for k in arrived]), wanted, (*every, *own[len(body.outputs) :]), ())
+        found.append((gradient, [n if n >= 0 else ~own.index(n) for n in gradient.residuals]))
+    taken = _taken(first, specs, [n for _, read in found for n in read])
+    reached = {i: first.inputs[i] for i in wanted if any([i in gradient.reached for gradient, _ in found])}
+    seeds = {~(count + k): specs[k] for k in arrived}
     results = [
-        filled(each.body, [*read, *seeds], taken | every_seed, each.reached, reached) for each, read, seeds in found
+        _filled(gradient.body, [*read, *seeds], taken | seeds, gradient.reached, reached) for gradient, read in found
     ]
     return Derived(tuple(results), tuple(taken), tuple(reached))
 
 
 @derived_once
 def tangents_of(bodies: tuple[Block, ...], gives: Gives, moving: Numbers, read: Numbers) -> Derived:
-    """The tangents of bodies, as bodies of their inputs, their kept values, and the tangents of the inputs."""
-    first, specs = bodies[0], specs_of(bodies, gives)
+    """The tangents of bodies, as bodies of their inputs, their extra outputs, and the tangents of the inputs."""
+    first, specs = bodies[0], tuple([bodies[0].spec(k) for k in gives[0]])
     count = len(first.inputs)
     directions = {~(len(specs) + i): first.inputs[i] for i in moving}
     found = []
     for body, own in zip(bodies, gives, strict=True):
-        along = tuple(dict.fromkeys([n for k in read if (n := own[k]) is not None]))
-        made = tuple(dict.fromkeys([n for n in own if n is not None and n < 0]))
-        kept = made if len(own) > len(body.outputs) else ()
-        each = body.tangent(moving, along, kept)
-        tangents = dict(zip(each.moved, each.body.outputs[len(body.outputs) :], strict=True))
-        step = each.body.with_outputs(tuple([tangents[n] for k in read if (n := own[k]) in tangents]))
-        given = [*range(count), *[~own.index(n) for n in kept], *directions]
-        found.append((step, given, [k for k in read if own[k] in tangents]))
-    used = [given[i] for step, given, _ in found for i in step.inputs_above(step.outputs)]
+        along = tuple(dict.fromkeys([own[k] for k in read]))
+        known = tuple(dict.fromkeys([n for n in own if n < 0])) if len(own) > len(body.outputs) else ()
+        tangent = body.tangent(moving, along, known)
+        tangents = dict(zip(tangent.moved, tangent.body.outputs[len(body.outputs) :], strict=True))
+        step = tangent.body.with_outputs(tuple([tangents[own[k]] for k in read if own[k] in tangents]))
+        inputs = [*range(count), *[~own.index(n) for n in known], *directions]
+        found.append((step, inputs, [k for k in read if own[k] in tangents]))
+    used = [inputs[i] for step, inputs, _ in found for i in step.inputs_above(step.outputs)]
     taken = _taken(first, specs, [*range(count), *[n for n in used if n not in directions]])
     moved = {k: specs[k] for k in read if any([k in places for _, _, places in found])}
-    results = [filled(step, given, taken | directions, places, moved) for step, given, places in found]
+    results = [_filled(step, inputs, taken | directions, places, moved) for step, inputs, places in found]
     return Derived(tuple(results), tuple(taken), tuple(moved))
 
 
