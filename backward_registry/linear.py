@@ -44,8 +44,8 @@ def batch_matmul_batched(f: Function, operands: Sequence[Operand]) -> Variable |
     ta, tb, matmul_precision = f.arguments
     product = functools.partial(F.batch_matmul, matmul_precision=matmul_precision)
     rows, columns = a.x.ndim - (1 if ta else 2), b.x.ndim - (2 if tb else 1)
-    wide_a = a._replace(value=a.widened(kept=[i for i in range(a.x.ndim) if i == rows or i < a.x.ndim - 2]))
-    wide_b = b._replace(value=b.widened(kept=[i for i in range(b.x.ndim) if i == columns or i < b.x.ndim - 2]))
+    wide_a = a._replace(value=a.widened(thin=[i for i in range(a.x.ndim) if i == rows or i < a.x.ndim - 2]))
+    wide_b = b._replace(value=b.widened(thin=[i for i in range(b.x.ndim) if i == columns or i < b.x.ndim - 2]))
     if not b.lead and (not a.lead or b.x.ndim == 2):
         return product(wide_a.value, wide_b.value, ta, tb)
     if a.lead and b.lead:

@@ -68,7 +68,7 @@ def spread_out(given: Along, sizes: Shape, kept: Diagonals) -> Along:
         return given
     out = [a for a, k in zip(given.diagonals, kept, strict=True) if a is not None and k is None]
     operand = given.operand()
-    base = operand.widened(kept=[a for a in range(given.x.ndim) if a not in out])
+    base = operand.widened(thin=[a for a in range(given.x.ndim) if a not in out])
     own = tuple(range(given.x.ndim))
     term, output = _with_directions(base, given.diagonals, kept, sizes, own, len(own))
     y = F.contraction(term[0], terms=(term[1],), output=(*output, *own))
@@ -256,7 +256,7 @@ def moved_out(f: Function, given: Sequence[Along | None], plain: Sequence[Variab
         index for index, n, m in zip(own, value.shape[1:], each.x.shape, strict=True)
         if n == 1 != m and (index in others or (index in output and index not in gone))
     }
-    value = Operand(value, each.x, 1).widened(kept=[a for a, index in enumerate(own) if index in thin])
+    value = Operand(value, each.x, 1).widened(thin=[a for a, index in enumerate(own) if index in thin])
     first = 1 + max([index for term in terms for index in term], default=-1)
     (value, term), directions = _with_directions(value, each.diagonals, kept, sizes, own, first)
     left = [k for k, index in enumerate(term) if index not in thin]

@@ -143,7 +143,7 @@ def _along_axes(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
         return None
     if axes.thin:
         (places,) = axes.places(f)
-        values = [first.widened(kept=[a for a, b in enumerate(places) if b is not None])]
+        values = [first.widened(thin=[a for a, b in enumerate(places) if b is not None])]
     elif axes.inputs is None:
         values = [each.full(size) for each in operands]
     else:

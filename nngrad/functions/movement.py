@@ -20,8 +20,8 @@ from .transposition import transposed
 # ---------------------------------------------------------------- shape
 
 
-def _reshaped(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    return shape if math.prod(given) == math.prod(shape) and min(shape, default=0) >= 0 else None
+def _reshaped(before: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    return shape if math.prod(before) == math.prod(shape) and min(shape, default=0) >= 0 else None
 
 
 @op(linear=True, axes=axis_maps.RESHAPED, view=True, shape=_reshaped)
@@ -53,8 +53,8 @@ def transpose(x: AnyArray, /, axes: Ints | None = None) -> jax.Array:
     return lax.transpose(x, order)
 
 
-def _repeated(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    return shape if np.broadcast_shapes(given, shape) == shape else None
+def _repeated(before: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    return shape if np.broadcast_shapes(before, shape) == shape else None
 
 
 @op(linear=True, axes=axis_maps.REPEATED, fuses="moving", shape=_repeated)
@@ -227,8 +227,8 @@ def pad_transpose(y: Array, /, shape: Shape, pad_width: Ints, mode: Mode = "cons
 
     Args:
         y: An array in the shape that `pad` returns.
-        pad_width: As for `pad`.
-        mode: As for `pad`; the padding value of constant mode does not matter.
+        pad_width: As in `pad`.
+        mode: As in `pad`; the padding value of constant mode does not matter.
 
     Raises:
         ValueError: `y` does not have the shape that `pad` returns, or `pad` would refuse the arguments.

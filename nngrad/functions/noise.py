@@ -55,8 +55,8 @@ def gaussian(
         The sample, or the pair of it and `eps`.
     """
     if mean.shape != ln_var.shape or (eps is not None and eps.shape != mean.shape):
-        given = "" if eps is None else f" and {eps.shape}"
-        raise ValueError(f"mean, ln_var and eps must have the same shape, got {mean.shape}, {ln_var.shape}{given}")
+        of_eps = "" if eps is None else f" and {eps.shape}"
+        raise ValueError(f"mean, ln_var and eps must have the same shape, got {mean.shape}, {ln_var.shape}{of_eps}")
     if eps is None:
         eps = in_dtype(normal(key_leaf(seed, "gaussian"), shape=mean.shape), _floating(mean))
     y = mean + exp(ln_var * 0.5) * eps
@@ -174,8 +174,8 @@ def simplified_dropconnect(
         mask = bernoulli(key_leaf(seed, "simplified_dropconnect"), p=1 - ratio, shape=shape, dtype=_floating(W))
     elif mask.shape != shape:
         raise ValueError(f"simplified_dropconnect: mask must be of shape {shape}, got {mask.shape}")
-    kept = W * cast(mask, _floating(W)) * (1 / (1 - ratio))
-    if kept.ndim == 2:
-        return affine(x, transpose(kept), b)
-    y = reshape(batch_matmul(kept, reshape(x, shape=(x.shape[0], size, 1))), shape=(x.shape[0], W.shape[0]))
+    left = W * cast(mask, _floating(W)) * (1 / (1 - ratio))
+    if left.ndim == 2:
+        return affine(x, transpose(left), b)
+    y = reshape(batch_matmul(left, reshape(x, shape=(x.shape[0], size, 1))), shape=(x.shape[0], W.shape[0]))
     return y if b is None else y + b

@@ -42,9 +42,9 @@ def tensor_normalization(
     x, beta, gamma = as_variables((x, beta, gamma), ("x", "beta", "gamma"), name, 1)
     if not eps >= 0:
         raise ValueError(f"{name}: eps must not be negative, got {eps}")
-    kept = axes_of(axes, x.ndim, f"{name}: axes")
-    rest = tuple(i for i in range(x.ndim) if i not in kept)
-    return _standardised(x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, kept))
+    apart = axes_of(axes, x.ndim, f"{name}: axes")
+    rest = tuple(i for i in range(x.ndim) if i not in apart)
+    return _standardised(x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, apart))
 
 
 @composite
@@ -58,7 +58,7 @@ def layer_normalization(
         beta: Offset, of the shape of `x` with size 1 at `batch_axis`, or with size 1 at other axes too; None for 0.
         gamma: Scale, of such a shape too; None for 1.
         batch_axis: Axis or axes with separate statistics for each index.
-        ...: As for `tensor_normalization`.
+        ...: As in `tensor_normalization`.
     """
     batch = axes_of(batch_axis, x.ndim, "batch_axis")
     rest = tuple(i for i in range(x.ndim) if i not in batch)
@@ -78,7 +78,7 @@ def instance_normalization(
         gamma: Scale, of such a shape too; None for 1.
         channel_axis: Axis of the channels.
         batch_axis: Axis or axes of the batch.
-        ...: As for `tensor_normalization`.
+        ...: As in `tensor_normalization`.
     """
     batch, channel = _batch_and_channel(x, batch_axis, channel_axis)
     rest = tuple(i for i in range(x.ndim) if i not in (*batch, channel))
@@ -97,7 +97,7 @@ def group_normalization(
         output_stat: Whether to return (y, mean, variance), all differentiable, in place of y. The
             statistics have one axis more than `x`: the channel axis becomes two, of sizes `num_groups` and 1, and all
             other reduced axes have size 1.
-        ...: As for `instance_normalization`.
+        ...: As in `instance_normalization`.
 
     Raises:
         TypeError: `num_groups` is not given.
@@ -113,8 +113,8 @@ def group_normalization(
     shape = kept_shape(x.shape, (channel,))
     beta, gamma = fitted(beta, shape, x.shape, "beta"), fitted(gamma, shape, x.shape, "gamma")
     grouped = (*x.shape[:channel], num_groups, channels // num_groups, *x.shape[channel + 1 :])
-    own = {channel, *[i + (i > channel) for i in batch]}
-    rest = tuple(i for i in range(len(grouped)) if i not in own)
+    apart = {channel, *[i + (i > channel) for i in batch]}
+    rest = tuple(i for i in range(len(grouped)) if i not in apart)
     mean, deviation, variance = moments(movement.reshape(accurate(x), shape=grouped), rest)
     y = shifted(x, movement.reshape(deviation * (variance + eps) ** -0.5, shape=x.shape), beta, gamma)
     return (y, mean, variance) if output_stat else y
@@ -148,7 +148,7 @@ def weight_standardization(
     Args:
         w: A weight of any shape; floating.
         channel_axis: Axis of the output channels.
-        ...: As for `tensor_normalization`.
+        ...: As in `tensor_normalization`.
     """
     (channel,) = axes_of(channel_axis, w.ndim, "channel_axis")
     rest = tuple(i for i in range(w.ndim) if i != channel)

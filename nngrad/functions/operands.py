@@ -37,11 +37,11 @@ class Operand(NamedTuple):
             return self.value
         return reshaped(self.value, (*self.size, *(1,) * room, *self.own))
 
-    def widened(self, kept: Sequence[int] = ()) -> Variable:
-        """The value repeated along axes where it has size 1 but `x` is longer, except those that are `kept`."""
+    def widened(self, thin: Sequence[int] = ()) -> Variable:
+        """The value repeated along axes where it has size 1 but `x` is longer, except those that stay `thin`."""
         if self.own == self.x.shape:
             return self.value
-        shape = [n if a in kept else m for a, (n, m) in enumerate(zip(self.own, self.x.shape, strict=True))]
+        shape = [n if a in thin else m for a, (n, m) in enumerate(zip(self.own, self.x.shape, strict=True))]
         return repeated(self.value, (*self.size, *shape))
 
     def full(self, size: Shape) -> Variable:
@@ -52,7 +52,7 @@ class Operand(NamedTuple):
 
 def size_of(operands: Sequence[Operand]) -> Shape:
     """The size of the batch axis in a tuple; empty if no operand has one."""
-    return next((each.size for each in operands if each.lead), ())
+    return next((operand.size for operand in operands if operand.lead), ())
 
 
 def reshaped(x: Variable, shape: Shape) -> Variable:

@@ -139,7 +139,7 @@ def _value(x: Any) -> Any:
 
 
 def _within_matplotlib() -> bool:
-    """Whether matplotlib calls NumPy. It draws values and differentiates nothing."""
+    """True if matplotlib calls NumPy. It draws values and differentiates nothing."""
     frame = sys._getframe(1)
     while (name := frame.f_globals.get("__name__", "")).startswith(("numpy", __name__)) and frame.f_back:
         frame = frame.f_back

@@ -87,11 +87,11 @@ def pad_packed_sequence(
     return y, as_variable(np.asarray(_counts(sizes), np.int32))
 
 
-def _checked_lengths(given: Variable, argument: str, most: int) -> list[int]:
+def _checked_lengths(lengths: Variable, argument: str, most: int) -> list[int]:
     """The values of lengths or sizes, checked not to increase."""
-    if given.ndim != 1 or given.dtype.kind not in "iuf":
-        raise ValueError(f"{argument} must be whole numbers of shape (n,), got {given.spec}")
-    values = given.d.tolist()
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iuf":
+        raise ValueError(f"{argument} must be whole numbers of shape (n,), got {lengths.spec}")
+    values = lengths.d.tolist()
     if any([v != int(v) or not 1 <= v <= most for v in values]):
         raise ValueError(f"{argument} must be whole numbers from 1 to {most} when the function is called, got {values}")
     if values != sorted(values, reverse=True):

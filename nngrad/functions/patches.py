@@ -57,7 +57,7 @@ def col2im(
     Args:
         y: Of the shape that `im2col` returns.
         shape: The shape of the result, which is that of x.
-        ...: As for `im2col`.
+        ...: As in `im2col`.
     """
     return transposed(lambda x: im2col.forward(x, ksize, stride, pad, cover_all, dilate), shape, y, "y")
 
@@ -100,7 +100,7 @@ def max_pooling_nd(
             window, in row-major order.
 
     Returns:
-        (N, C, *counts), with counts as for `im2col`.
+        (N, C, *counts), with counts as in `im2col`.
 
     Raises:
         ValueError: As in `im2col`, or some window has no element of x.
@@ -130,7 +130,7 @@ def max_pooling_1d(
 
     Args:
         x: (N, C, L).
-        ...: As for `max_pooling_nd`.
+        ...: As in `max_pooling_nd`.
 
     Raises:
         ValueError: As in `max_pooling_nd`, or x does not have three axes.
@@ -151,10 +151,10 @@ def average_pooling_nd(
     Args:
         pad: Padding at both ends of each axis.
         pad_value: 0 if the padding counts, as zeros; None to average the elements of x alone.
-        ...: As for `max_pooling_nd`.
+        ...: As in `max_pooling_nd`.
 
     Returns:
-        (N, C, *counts), with counts as for `im2col`.
+        (N, C, *counts), with counts as in `im2col`.
 
     Raises:
         ValueError: As in `im2col`; a window has no element that counts, or `pad_value` is neither 0 nor None.
@@ -171,7 +171,7 @@ def average_pooling_1d(
 
     Args:
         x: (N, C, L).
-        ...: As for `average_pooling_nd`.
+        ...: As in `average_pooling_nd`.
 
     Raises:
         ValueError: As in `average_pooling_nd`, or x does not have three axes.
@@ -241,7 +241,7 @@ def upsampling_2d(
         x: (N, C, h, w).
         indexes: The positions within the windows, of the shape of x.
         outsize: The spatial sizes of the result; by default the smallest that give (h, w) windows.
-        ...: As for `max_pooling_nd`.
+        ...: As in `max_pooling_nd`.
 
     Returns:
         (N, C, *outsize). Elements at the same position add up.

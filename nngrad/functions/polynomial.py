@@ -27,21 +27,21 @@ def monomial(*x: Array, powers: IntsEach) -> jax.Array:
     """
     xs = in_common_form(x)
     if max(map(abs, powers)) > _MOST_FACTORS:
-        return functools.reduce(lax.mul, [raised(each, power) for each, power in zip(xs, powers, strict=True)])
+        return functools.reduce(lax.mul, [raised(factor, power) for factor, power in zip(xs, powers, strict=True)])
     factors = [
-        (each if power > 0 or power == -1 else raised(each, -1), power)
-        for each, power in sorted(zip(xs, powers, strict=True), key=lambda pair: pair[1] < 0)
+        (factor if power > 0 or power == -1 else raised(factor, -1), power)
+        for factor, power in sorted(zip(xs, powers, strict=True), key=lambda pair: pair[1] < 0)
         if power
     ]
     product = None
     # Multiply by each factor once, then by those with a higher power again, and so on: x ** 2 alone might overflow
     # where exp(-x) * x * x is 0.
     for count in range(max([abs(p) for p in powers])):
-        for each, power in factors:
+        for factor, power in factors:
             if product is None:
-                product = raised(each, -1) if power == -1 else each
+                product = raised(factor, -1) if power == -1 else factor
             elif abs(power) > count:
-                product = lax.div(product, each) if power == -1 else lax.mul(product, each)
+                product = lax.div(product, factor) if power == -1 else lax.mul(product, factor)
     return lax.full_like(xs[0], 1) if product is None else product
 
 
@@ -71,12 +71,12 @@ def linear_combination(*x: Array, coefficients: NumbersEach, constant: Number = 
         ValueError: The shapes do not broadcast, or there is not one coefficient for each of `x`.
     """
     total: jax.Array | None = None
-    for each, coefficient in zip(in_common_form(x), coefficients, strict=True):
+    for x_k, coefficient in zip(in_common_form(x), coefficients, strict=True):
         if isinstance(coefficient, jax.Array):  # an input of the program
-            term, negative = lax.mul(each, lax.full_like(each, coefficient)), False
+            term, negative = lax.mul(x_k, lax.full_like(x_k, coefficient)), False
         else:
             size = abs(float(coefficient))
-            term = each if size == 1 else lax.mul(each, lax.full_like(each, size))
+            term = x_k if size == 1 else lax.mul(x_k, lax.full_like(x_k, size))
             negative = math.copysign(1.0, coefficient) < 0
         if total is None:
             total = lax.neg(term) if negative else term

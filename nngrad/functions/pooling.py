@@ -97,7 +97,7 @@ def first_maxima(x: Any, axes: list[WindowAxis]) -> Any:
 
 
 def are_few(axes: list[WindowAxis]) -> bool:
-    """Whether windows are small enough to go through their positions one by one."""
+    """True if windows are small enough to go through their positions one by one."""
     return math.prod([a.kernel for a in axes]) <= MOST_SLICES
 
 
@@ -140,17 +140,17 @@ def max_pooling_backward(
 
     Args:
         dy: Of the shape that `max_pooling` returns.
-        x: As for `max_pooling`; the result has its shape.
-        ...: As for `max_pooling`.
+        x: As in `max_pooling`; the result has its shape.
+        ...: As in `max_pooling`.
     """
-    given = (kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
-    return gradient_of_maxima(dy, floating(x), first_maxima, *given)
+    arguments = (kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
+    return gradient_of_maxima(dy, floating(x), first_maxima, *arguments)
 
 
 def gradient_of_maxima(
-    dy: Any, x: Any, maxima: Callable[[Any, list[WindowAxis]], Any], /, *given: Any, **named: Any
+    dy: Any, x: Any, maxima: Callable[[Any, list[WindowAxis]], Any], /, *arguments: Any, **named: Any
 ) -> jax.Array:
-    axes = windows(x.shape, *given, **named)
+    axes = windows(x.shape, *arguments, **named)
     check_no_empty_window(axes)
     expected = pooled_shape(x.shape, axes)
     if dy.shape != expected:
@@ -175,7 +175,7 @@ def max_pooling_select(
 
     Args:
         g: Of the shape of `x`.
-        ...: As for `max_pooling`.
+        ...: As in `max_pooling`.
     """
     x = floating(x)
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
@@ -203,7 +203,7 @@ def sum_pooling(
 
     Args:
         pad: Zeros added at both ends of each spatial axis; 0 by default.
-        ...: As for `max_pooling`.
+        ...: As in `max_pooling`.
 
     Raises:
         ValueError: The windows do not fit x.
@@ -221,11 +221,11 @@ def average_pooling(
     """Mean over each window; shapes as in `max_pooling`.
 
     Args:
-        x: As for `max_pooling`; integers are averaged as float32.
+        x: As in `max_pooling`; integers are averaged as float32.
         pad: Padding at both ends of each spatial axis; 0 by default.
         including_pad: Whether the padding counts, as zeros; else only elements of x are averaged. The part of a window
             beyond the padding never counts.
-        ...: As for `max_pooling`.
+        ...: As in `max_pooling`.
 
     Raises:
         ValueError: The windows do not fit x; or some lie entirely in padding that does not count.
@@ -249,7 +249,7 @@ def sum_pooling_backward(
     Args:
         dy: Of the shape that `sum_pooling` returns.
         shape: The shape of x and of the result.
-        ...: As for `sum_pooling`.
+        ...: As in `sum_pooling`.
     """
     return _transposed(dy, shape, sum_pooling, kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
 
@@ -264,10 +264,10 @@ def average_pooling_backward(
     Args:
         dy: Of the shape that `average_pooling` returns.
         shape: The shape of x and of the result.
-        ...: As for `average_pooling`.
+        ...: As in `average_pooling`.
     """
-    given = (kernel, stride, ignore_border, pad, channel_last, including_pad, ceil_mode)
-    return _transposed(dy, shape, average_pooling, *given)
+    arguments = (kernel, stride, ignore_border, pad, channel_last, including_pad, ceil_mode)
+    return _transposed(dy, shape, average_pooling, *arguments)
 
 
 def _transposed(dy: Any, shape: Shape, pooling: Op, *arguments: Any) -> jax.Array:

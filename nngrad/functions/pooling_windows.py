@@ -114,8 +114,8 @@ def over_windows(x: Any, axes: list[WindowAxis], combine: Callable[[Any, Any], A
     for a in axes:
         padded = _padded(x, [a], neutral)
         if a.kernel > MOST_SLICES:  # this many slices would take long to compile
-            given = (a.kernel, a.stride, a.dilation)
-            sizes, steps, apart = ([n if i == a.axis else 1 for i in range(x.ndim)] for n in given)
+            along = (a.kernel, a.stride, a.dilation)
+            sizes, steps, apart = ([n if i == a.axis else 1 for i in range(x.ndim)] for n in along)
             x = lax.reduce_window(padded, neutral, combine, sizes, steps, "VALID", None, apart)
         else:
             span = (a.number - 1) * a.stride + 1

@@ -148,7 +148,7 @@ def pow2_quantize(
         m: Exponent of the largest power.
         ste_fine_grained: Whether the gradient is 0 where `|x|` would be rounded to more than the largest power, and,
             without `sign`, where `x` is negative; else it passes everywhere.
-        ...: As for `fixed_point_quantize`.
+        ...: As in `fixed_point_quantize`.
 
     Raises:
         ValueError: `n` leaves no bit for the power or is above 32, or a float cannot hold the largest power.
@@ -168,7 +168,7 @@ def pow2_quantize(
 
 def pow2_range(sign: bool, with_zero: bool, n: int, m: int) -> tuple[float, float]:
     """The smallest and the largest power of a power-of-two code."""
-    spent = " and ".join([name for name, given in (("sign", sign), ("with_zero", with_zero)) if given])
+    spent = " and ".join([name for name, is_coded in (("sign", sign), ("with_zero", with_zero)) if is_coded])
     bits = _bits_of_size(n, sign + with_zero, spent)
     return math.ldexp(1.0, m - (2**bits - 1)), math.ldexp(1.0, m)
 
@@ -302,8 +302,8 @@ def quantize_linear(
     limits = np.iinfo(dtype)
     result = jnp.promote_types(floating(x).dtype, floating(scale).dtype)
     shape = broadcast_shape(x=x, scale=scale, zero_point=zero_point)
-    given = (x, scale, zero_point)
-    x, scale, zero_point = (lax.convert_element_type(jnp.broadcast_to(a, shape), result) for a in given)
+    arrays = (x, scale, zero_point)
+    x, scale, zero_point = (lax.convert_element_type(jnp.broadcast_to(a, shape), result) for a in arrays)
     low, high = result.type(limits.min + narrow_range), result.type(limits.max)
     to_even = round_mode == "HALF_TO_EVEN"
     shift = lax.clamp(low, _rounded(zero_point, to_even), high)

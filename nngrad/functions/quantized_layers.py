@@ -50,7 +50,7 @@ def binary_connect_affine(
     Args:
         binary_weight: A leaf of the shape of `weight`, to which each `forward()` writes the signs.
         quantize_zero_to: The sign of 0.
-        ...: As for `affine`.
+        ...: As in `affine`.
     """
     signs = _binary("binary_connect_affine", weight, binary_weight, quantize_zero_to)
     return affine.body(x, signs, bias, base_axis)
@@ -65,7 +65,7 @@ def binary_connect_convolution(
     """`convolution` with the signs of `weight`; the gradient passes to `weight` itself (Courbariaux and others, 2015).
 
     Args:
-        ...: As for `convolution` and `binary_connect_affine`.
+        ...: As in `convolution` and `binary_connect_affine`.
     """
     signs = _binary("binary_connect_convolution", weight, binary_weight, quantize_zero_to)
     return convolution.body(x, signs, bias, base_axis, pad, stride, dilation, group)
@@ -98,7 +98,7 @@ def binary_weight_affine(
 
     Args:
         alpha: A leaf with an element for each output, to which `forward()` writes the mean magnitudes.
-        ...: As for `binary_connect_affine`.
+        ...: As in `binary_connect_affine`.
     """
     scaled = _scaled("binary_weight_affine", weight, binary_weight, alpha, quantize_zero_to, (0,))
     return affine.body(x, scaled, bias, base_axis)
@@ -116,7 +116,7 @@ def binary_weight_convolution(
 
     Args:
         alpha: A leaf with an element for each output channel, to which `forward()` writes the mean magnitudes.
-        ...: As for `convolution` and `binary_connect_affine`.
+        ...: As in `convolution` and `binary_connect_affine`.
     """
     axes = tuple(range(1, weight.ndim))
     scaled = _scaled("binary_weight_convolution", weight, binary_weight, alpha, quantize_zero_to, axes)
@@ -211,15 +211,15 @@ def inq_affine(
     graph itself writes: train with `forward`, `backward` and `update`.
 
     Args:
-        weight: As for `affine`; floating.
+        weight: As in `affine`; floating.
         indicator_fixedweights: 1 where a weight is fixed, else 0; of the shape of `weight`.
         num_bits: Number of bits of a code: 0 and `2^(num_bits - 2)` powers of two of both signs, downwards from the one
             nearest to the largest weight.
         inq_iterations: The calls of `forward()`, counted from 0, at which half of the remaining weights are fixed; at
             the last one all are.
         selection_algorithm: Which half: "largest_abs", or "random", which fixes each weight with probability 1/2.
-        seed: As for random functions, for "random".
-        ...: As for `affine`.
+        seed: As in random functions, for "random".
+        ...: As in `affine`.
 
     Raises:
         TypeError: `weight` is not floating.
@@ -238,8 +238,8 @@ def inq_convolution(
     """`convolution`, whose weights are fixed at powers of two step by step, as in `inq_affine`.
 
     Args:
-        weight: As for `convolution`; floating.
-        ...: As for `convolution` and `inq_affine`.
+        weight: As in `convolution`; floating.
+        ...: As in `convolution` and `inq_affine`.
 
     Raises:
         TypeError: `weight` is not floating.

@@ -35,27 +35,27 @@ class ByTarget(NamedTuple):
 
 
 def by_blocks(
-    average: Callable[[Mapping[str, Variable]], tuple[Variable, ...]], given: Mapping[str, ByTarget], sources: int
+    average: Callable[[Mapping[str, Variable]], tuple[Variable, ...]], arrays: Mapping[str, ByTarget], sources: int
 ) -> tuple[Variable, ...]:
     """The result of `average` for all queries, computed block by block where there are many weights.
 
-    `average` gets the part of each `given` array for some queries, by name, and returns arrays with these queries along
+    `average` gets the parts of these arrays for some queries, by name, and returns arrays with these queries along
     their third axis. It may also read arrays that are the same for all queries.
     """
-    array, axis = next(iter(given.values()))
+    array, axis = next(iter(arrays.values()))
     targets = array.shape[axis]
     if targets <= BLOCK or targets * sources <= WEIGHTS_AT_ONCE:
-        return average({name: each.array for name, each in given.items()})
+        return average({name: part.array for name, part in arrays.items()})
     count = -(-targets // BLOCK)
     size = -(-targets // count)
-    stacks = {name: _cut(each, count, size) for name, each in given.items()}
+    stacks = {name: _cut(part, count, size) for name, part in arrays.items()}
     results = loops.map(checkpoints.checkpoint(average), stacks)
     return tuple([_joined(y, targets) for y in results])
 
 
-def _cut(given: ByTarget, count: int, size: int) -> Variable:
+def _cut(by_target: ByTarget, count: int, size: int) -> Variable:
     """Blocks of `size` queries along a new first axis; the last one is padded with zeros."""
-    (x, axis), shape = given, given.array.shape
+    (x, axis), shape = by_target, by_target.array.shape
     lacking = count * size - shape[axis]
     if lacking:
         x = movement.pad(x, pad_width=[w for a in range(x.ndim) for w in (0, lacking if a == axis else 0)])

@@ -41,17 +41,17 @@ def _gates(parts: Variable, size: int) -> tuple[Variable, ...]:
     return movement.split(movement.reshape(parts, shape=(rows, total // size, size)), axis=1)
 
 
-def _lstm_cell(given: Variable, fed_back: Variable, states: States, bias: Variable | None) -> States:
+def _lstm_cell(of_inputs: Variable, fed_back: Variable, states: States, bias: Variable | None) -> States:
     h, c = states
-    i, f, g, o = _gates(given + fed_back, h.shape[-1])
+    i, f, g, o = _gates(of_inputs + fed_back, h.shape[-1])
     c = activation.sigmoid(f) * c + activation.sigmoid(i) * activation.tanh(g)
     return activation.sigmoid(o) * activation.tanh(c), c
 
 
-def _gru_cell(given: Variable, fed_back: Variable, states: States, bias: Variable | None) -> States:
+def _gru_cell(of_inputs: Variable, fed_back: Variable, states: States, bias: Variable | None) -> States:
     (h,) = states
     size = h.shape[-1]
-    r, z, n = _gates(given, size)
+    r, z, n = _gates(of_inputs, size)
     r_h, z_h, n_h = _gates(fed_back, size)
     z = activation.sigmoid(z + z_h)
     n = activation.tanh(n + activation.sigmoid(r + r_h) * (n_h if bias is None else n_h + bias))
@@ -59,7 +59,7 @@ def _gru_cell(given: Variable, fed_back: Variable, states: States, bias: Variabl
 
 
 def _elman_cell(nonlinearity: Callable[[Variable], Variable]) -> Cell:
-    return lambda given, fed_back, states, bias: (nonlinearity(given + fed_back),)
+    return lambda of_inputs, fed_back, states, bias: (nonlinearity(of_inputs + fed_back),)
 
 
 LSTM = CellKind("lstm", _lstm_cell, 4, 4, ("h", "c"))
@@ -125,16 +125,16 @@ def _one_direction(
     gates, size, _ = weight.shape
     of_inputs = movement.reshape(weight[..., :inputs], shape=(gates * size, inputs))
     of_state = movement.reshape(weight[..., inputs:], shape=(gates * size, size))
-    given = linear.batch_matmul(x, of_inputs, transpose_b=True)
+    from_inputs = linear.batch_matmul(x, of_inputs, transpose_b=True)
     if bias is not None:
-        given = given + movement.reshape(bias[:gates], shape=(gates * size,))
+        from_inputs = from_inputs + movement.reshape(bias[:gates], shape=(gates * size,))
     inside = None if bias is None or kind.biases == gates else bias[gates]
 
-    def step(before: States, given: Variable) -> tuple[States, Variable]:
-        after = kind.cell(given, linear.batch_matmul(before[0], of_state, transpose_b=True), before, inside)
+    def step(before: States, from_inputs: Variable) -> tuple[States, Variable]:
+        after = kind.cell(from_inputs, linear.batch_matmul(before[0], of_state, transpose_b=True), before, inside)
         return after, after[0]
 
-    last, outputs = loops.scan(step, states, given, reverse=reverse)
+    last, outputs = loops.scan(step, states, from_inputs, reverse=reverse)
     return last, outputs
 
 
@@ -159,7 +159,7 @@ def _recurrent(
             after.append(last)
             outputs.append(output)
         y = outputs[0] if len(outputs) == 1 else movement.concatenate(*outputs, axis=2)
-    finals = [movement.stack(*each, axis=0) for each in zip(*after, strict=True)]
+    finals = [movement.stack(*state, axis=0) for state in zip(*after, strict=True)]
     return y, *[movement.reshape(s, shape=states[0].shape) for s in finals]
 
 
@@ -217,7 +217,7 @@ def lstm(
         weight_l0: (W_x, W_h) of the first layer, joined along their last axis: (D, 4, H, I + H).
         weight: Those of the other layers, (L - 1, D, 4, H, D * H + H); None if there is only one layer.
         bias: b, (L, D, 4, H); None for no bias.
-        ...: As for `rnn`.
+        ...: As in `rnn`.
 
     Returns:
         The outputs of the last layer, (T, B, D * H), and the last states and cells, each (L, D, B, H).
@@ -245,7 +245,7 @@ def gru(
         weight_l0: (W_x, W_h) of the first layer, joined along their last axis: (D, 3, H, I + H).
         weight: Those of the other layers, (L - 1, D, 3, H, D * H + H); None if there is only one layer.
         bias: b_r, b_z, b_n and b_h, (L, D, 4, H); None for no bias.
-        ...: As for `lstm`.
+        ...: As in `lstm`.
 
     Returns:
         The outputs of the last layer, (T, B, D * H), and the last states, (L, D, B, H).

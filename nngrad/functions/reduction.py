@@ -145,7 +145,7 @@ def amin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
     """Minimum over axes; NaN propagates. Equal minima share the gradient equally.
 
     Args:
-        ...: As for `amax`.
+        ...: As in `amax`.
     """
     axes = axes_of(axis, x.ndim)
     _check_nonempty(x, axes)
@@ -158,7 +158,7 @@ def argmax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax
 
     Args:
         axis: One axis or several; the index counts along them flattened. None for all.
-        ...: As for `amax`.
+        ...: As in `amax`.
     """
     return _arg_extremum(lax.argmax, x, axis, keepdims)
 
@@ -169,7 +169,7 @@ def argmin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax
 
     Args:
         axis: One axis or several; the index counts along them flattened. None for all.
-        ...: As for `amax`.
+        ...: As in `amax`.
     """
     return _arg_extremum(lax.argmin, x, axis, keepdims)
 
@@ -183,7 +183,7 @@ def max(
     Args:
         with_index: Whether the index of the first maximum is returned too, as in `argmax`.
         only_index: Whether only the index is returned.
-        ...: As for `amax`.
+        ...: As in `amax`.
 
     Returns:
         The maximum, or the pair of it and its index, or the index.
@@ -199,7 +199,7 @@ def min(
 
     Args:
         with_index: Whether the index of the first minimum is returned too, as in `argmin`.
-        ...: As for `max` and `amax`.
+        ...: As in `max` and `amax`.
 
     Returns:
         The minimum, or the pair of it and its index, or the index.

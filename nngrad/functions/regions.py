@@ -45,7 +45,7 @@ def box_averages(
     Args:
         x: (pixels of all images, C).
         images: The number of images, their height and their width.
-        ...: As for `roi_align`.
+        ...: As in `roi_align`.
 
     Returns:
         (K, bins, C).
@@ -69,7 +69,7 @@ def box_averages_transpose(
 
     Args:
         dy: (K, bins, C).
-        ...: As for `box_averages`.
+        ...: As in `box_averages`.
 
     Returns:
         (pixels of all images, C).

@@ -71,16 +71,16 @@ def resample_transpose(
     Args:
         y: Of the shape that `resample` returns.
         shape: The shape of x and of the result.
-        ...: As for `resample`.
+        ...: As in `resample`.
     """
     y = floating(y)
     kernel = Kernel(mode, rounding, cubic_coeff_a, exclude_outside, bounded)
     forward = _taps_of(shape, axes, grids, kernel)
-    sizes = {a: len(each.indices) for a, each in zip(as_ints(axes), forward, strict=True)}
+    sizes = {a: len(of_axis.indices) for a, of_axis in zip(as_ints(axes), forward, strict=True)}
     expected = tuple([sizes.get(a, n) for a, n in enumerate(shape)])
     if y.shape != expected:
         raise ValueError(f"y must have the shape of the resampled x, {expected}, got {y.shape}")
-    back = [transposed_taps(each, shape[a]) for a, each in zip(as_ints(axes), forward, strict=True)]
+    back = [transposed_taps(of_axis, shape[a]) for a, of_axis in zip(as_ints(axes), forward, strict=True)]
     return _along(y, as_ints(axes), back)
 
 
@@ -97,20 +97,20 @@ def _taps_of(shape: Shape, axes: Ints, grids: Any, kernel: Kernel) -> list[Taps]
     return [taps(shape[a], Grid(*grid), kernel) for a, grid in zip(axes, grids, strict=True)]
 
 
-def _along(x: jax.Array, axes: tuple[int, ...], each: list[Taps]) -> jax.Array:
+def _along(x: jax.Array, axes: tuple[int, ...], of_axes: list[Taps]) -> jax.Array:
     """Weighted sums of slices along each axis; axes that become shorter come first."""
     dtype = x.dtype
     x = widened(x)
-    for _, axis, one in sorted([(len(one.indices) / x.shape[a], a, one) for a, one in zip(axes, each, strict=True)]):
+    for _, axis, one in sorted([(len(one.indices) / x.shape[a], a, one) for a, one in zip(axes, of_axes, strict=True)]):
         x = _weighted(x, axis, one)
     return lax.convert_element_type(x, dtype)
 
 
-def _weighted(x: jax.Array, axis: int, each: Taps) -> jax.Array:
+def _weighted(x: jax.Array, axis: int, of_axis: Taps) -> jax.Array:
     """For each row of taps, the weighted sum of slices along `axis`."""
-    shape = tuple([len(each.indices) if a == axis else n for a, n in enumerate(x.shape)])
+    shape = tuple([len(of_axis.indices) if a == axis else n for a, n in enumerate(x.shape)])
     total: jax.Array | None = None
-    for indices, weights in zip(each.indices.T, each.weights.T, strict=True):
+    for indices, weights in zip(of_axis.indices.T, of_axis.weights.T, strict=True):
         part = _slices(x, indices, axis)
         if not np.all(weights == 1):
             part = lax.mul(part, lax.broadcast_in_dim(weights.astype(x.dtype), shape, (axis,)))
@@ -168,20 +168,20 @@ def interpolate(
         raise ValueError("align_corners and half_pixel must not both be True")
     if mode == "area" and (align_corners or half_pixel):
         raise ValueError("align_corners and half_pixel must be False with mode 'area'")
-    name, given = ("scale", scale) if output_size is None else ("output_size", output_size)
-    if not isinstance(given, tuple):
+    name, entries = ("scale", scale) if output_size is None else ("output_size", output_size)
+    if not isinstance(entries, tuple):
         if not 3 <= x.ndim <= 5:
-            raise ValueError(f"{name}={given} is for all spatial axes of (N, C, *sizes), but x has shape {x.shape}. "
+            raise ValueError(f"{name}={entries} is for all spatial axes of (N, C, *sizes), but x has shape {x.shape}. "
                              "Give a tuple with an entry for each axis")
-        given = (given,) * (x.ndim - 2)
-    numbers = _numbers(given, name)
+        entries = (entries,) * (x.ndim - 2)
+    numbers = _numbers(entries, name)
     count = len(numbers)
     first = x.ndim - count - channel_last
     if not 1 <= count <= 3 or first < 0:
         raise ValueError(f"{name} must have 1 to 3 entries, one for each spatial axis of x, of shape {x.shape}, got "
                          f"{count}")
     before = x.shape[first : first + count]
-    after = coerced(as_ints, given, name) if output_size is not None else tuple([
+    after = coerced(as_ints, entries, name) if output_size is not None else tuple([
         math.floor(factor * n) for factor, n in zip(numbers, before, strict=True)
     ])
     if min(before) < 1 or min(after) < 1:
@@ -229,13 +229,13 @@ def onnx_resize(
             fit; or a mode is unknown.
     """
     factors, sizes = _numbers(scales, "scales"), as_ints(sizes)
-    name, given = ("scales", factors) if factors else ("sizes", sizes)
-    if bool(factors) == bool(sizes) or len(given) != x.ndim:
+    name, values = ("scales", factors) if factors else ("sizes", sizes)
+    if bool(factors) == bool(sizes) or len(values) != x.ndim:
         raise ValueError(f"exactly one of scales and sizes must be given, with a number for each axis of x, of shape "
                          f"{x.shape}, got scales={factors} and sizes={sizes}")
     after = sizes or tuple([math.floor(factor * n) for factor, n in zip(factors, x.shape, strict=True)])
     if min(x.shape) < 1 or min(after) < 1:
-        raise ValueError(f"{name}={given}: cannot resample from {x.shape} to {after}: all sizes must be at least 1")
+        raise ValueError(f"{name}={values}: cannot resample from {x.shape} to {after}: all sizes must be at least 1")
     factors = factors or tuple([m / n for n, m in zip(x.shape, after, strict=True)])
     cropped = coordinate_transformation_mode == "tf_crop_and_resize"
     ends = _numbers(roi, "roi")
@@ -259,24 +259,22 @@ def onnx_resize(
 def _transformed(mode: str, n: int, m: int, scale: float, start: float, end: float) -> tuple[float, float]:
     """Step and offset of the positions of m elements among n."""
     if scale == 1:
-        found = (1.0, 0.0)
-    elif mode == "half_pixel" or (mode == "pytorch_half_pixel" and m > 1):
-        found = (1 / scale, 0.5 / scale - 0.5)
-    elif mode == "pytorch_half_pixel":
-        found = (0.0, 0.0)
-    elif mode == "align_corners":
-        found = ((n - 1) / (m - 1) if m > 1 else 0.0, 0.0)
-    elif mode == "asymmetric":
-        found = (1 / scale, 0.0)
-    elif mode == "tf_half_pixel_for_nn":
-        found = (1 / scale, 0.5 / scale)
-    elif mode == "tf_crop_and_resize" and m > 1:
-        found = ((end - start) * (n - 1) / (m - 1), start * (n - 1))
-    elif mode == "tf_crop_and_resize":
-        found = (0.0, (start + end) / 2 * (n - 1))
-    else:
+        return 1.0, 0.0
+    if mode == "half_pixel" or (mode == "pytorch_half_pixel" and m > 1):
+        return 1 / scale, 0.5 / scale - 0.5
+    if mode == "pytorch_half_pixel":
+        return 0.0, 0.0
+    if mode == "align_corners":
+        return (n - 1) / (m - 1) if m > 1 else 0.0, 0.0
+    if mode == "asymmetric":
+        return 1 / scale, 0.0
+    if mode == "tf_half_pixel_for_nn":
+        return 1 / scale, 0.5 / scale
+    if mode != "tf_crop_and_resize":
         raise ValueError(f"onnx_resize: coordinate_transformation_mode {mode!r} is unknown")
-    return found
+    if m > 1:
+        return (end - start) * (n - 1) / (m - 1), start * (n - 1)
+    return 0.0, (start + end) / 2 * (n - 1)
 
 
 def _resized(x: Variable, first: int, grids: list[tuple[int, float, float]], mode: str, *kernel: Any) -> Variable:

@@ -31,10 +31,10 @@ def adaptive_separable_convolution(x: Array, vertical_kernel: Array, horizontal_
     Returns:
         (B, C, H, W).
     """
-    given = {"x": x, "vertical_kernel": vertical_kernel, "horizontal_kernel": horizontal_kernel}
-    for name, each in given.items():
-        if each.ndim != 4:
-            raise ValueError(f"{name} must have 4 axes, got shape {each.shape}")
+    arrays = {"x": x, "vertical_kernel": vertical_kernel, "horizontal_kernel": horizontal_kernel}
+    for name, operand in arrays.items():
+        if operand.ndim != 4:
+            raise ValueError(f"{name} must have 4 axes, got shape {operand.shape}")
     (batch, rows, height, width), columns = vertical_kernel.shape, horizontal_kernel.shape[1]
     wide = (batch, x.shape[1], height + rows - 1, width + columns - 1)
     if x.shape != wide or horizontal_kernel.shape != (batch, columns, height, width) or min(rows, columns) < 1:
@@ -42,7 +42,7 @@ def adaptive_separable_convolution(x: Array, vertical_kernel: Array, horizontal_
             "x, vertical_kernel and horizontal_kernel must be of shape (B, C, H + J - 1, W + I - 1), (B, J, H, W) and "
             f"(B, I, H, W), got {x.shape}, {vertical_kernel.shape} and {horizontal_kernel.shape}"
         )
-    x, v, h = (accurate(each) for each in given.values())
+    x, v, h = (accurate(operand) for operand in arrays.values())
 
     @checkpoint  # gradients recompute the lines
     def line(places: Variable, factor: Variable) -> Variable:
@@ -56,8 +56,8 @@ def adaptive_separable_convolution(x: Array, vertical_kernel: Array, horizontal_
 
     places = (np.arange(rows)[:, None] + np.arange(height)).astype(np.int32)[:, :, None]
     factors = movement.reshape(movement.transpose(v, axes=(1, 0, 2, 3)), shape=(rows, batch, 1, height, width))
-    dtype = functools.reduce(jnp.promote_types, [each.dtype for each in (x, v, h)])
+    dtype = functools.reduce(jnp.promote_types, [operand.dtype for operand in (x, v, h)])
     zeros = array.constant(0, shape=(batch, x.shape[1], height, width), dtype=dtype)
     y, _ = loops.scan(step, zeros, (places, factors))
-    narrow = [each.dtype if each.spec.differentiable else FLOAT32 for each in given.values()]
+    narrow = [operand.dtype if operand.spec.differentiable else FLOAT32 for operand in arrays.values()]
     return array.in_dtype(y, functools.reduce(jnp.promote_types, narrow))

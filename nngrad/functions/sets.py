@@ -83,10 +83,10 @@ def true_places(mask: AnyShape, /, size: Size, whole: bool = False) -> jax.Array
     places = lax.full((size, mask.ndim), 0, jnp.int32) + outside
     if not mask.size:
         return places
-    own = [lax.reshape(lax.broadcasted_iota(jnp.int32, mask.shape, a), (mask.size,)) for a in range(mask.ndim)]
-    own_places = lax.concatenate([lax.expand_dims(each, (1,)) for each in own], 1) if own else lax.full((1, 0), 0)
+    indices = [lax.reshape(lax.broadcasted_iota(jnp.int32, mask.shape, a), (mask.size,)) for a in range(mask.ndim)]
+    rows = lax.concatenate([lax.expand_dims(index, (1,)) for index in indices], 1) if indices else lax.full((1, 0), 0)
     to = lax.select(true, rank, lax.full_like(rank, size))
-    places = places.at[to].set(lax.convert_element_type(own_places, jnp.int32), mode="drop")
+    places = places.at[to].set(lax.convert_element_type(rows, jnp.int32), mode="drop")
     if not whole:
         return places
     fits = lax.eq(rank[-1], np.int32(size - 1))
@@ -252,7 +252,7 @@ def distinct(
         index, counts = index[:size], counts[:size]
         nothing = np.nan if jnp.issubdtype(y.dtype, jnp.floating) else _smallest_value(y.dtype)
         y = lax.select(lax.broadcast(fits, y.shape), y, lax.full_like(y, nothing))
-    return (y, *[lax.convert_element_type(jnp.reshape(each, (-1,)), jnp.int32) for each in (index, inverse, counts)])
+    return (y, *[lax.convert_element_type(jnp.reshape(a, (-1,)), jnp.int32) for a in (index, inverse, counts)])
 
 
 def _smallest_value(dtype: Any) -> Any:
@@ -294,7 +294,7 @@ def unique(
     y, index, inverse, counts = distinct(x, size=count, axis=along, whole=whole)
     if not sorted and inverse.size:
         y, index, inverse, counts = _in_first_occurrence_order(y, index, inverse, counts, along or 0)
-    parts = (y, *[each for each, wanted in ((index, with_index), (inverse, with_inverse), (counts, with_counts))
+    parts = (y, *[part for part, wanted in ((index, with_index), (inverse, with_inverse), (counts, with_counts))
                   if wanted])
     return parts if len(parts) > 1 else y
 
@@ -344,5 +344,5 @@ def segment_prod(x: AnyArray, segments: Array, /, count: Size) -> Variable:
     groups = as_variable(np.arange(count, dtype=np.int32))
     last = searchsorted(numbers, array.cast(groups, segments.dtype), right=True) - 1
     last = maximum2(last, array.zeros_like(last))
-    found = gather(products, last)
-    return where(equal(gather(numbers, last), groups), found, array.ones_like(found))
+    product_of_group = gather(products, last)
+    return where(equal(gather(numbers, last), groups), product_of_group, array.ones_like(product_of_group))

@@ -81,7 +81,7 @@ def put_slices(y: Array, /, key: Static, shape: Shape) -> jax.Array:
 
     Args:
         y: An array in the shape that `take_slices` returns.
-        key: As for `take_slices`.
+        key: As in `take_slices`.
 
     Raises:
         ValueError: `y` has another shape, or `key` does not fit `shape`.
@@ -172,9 +172,9 @@ def take_points(
         raise ValueError(f"outside must be 0 or NaN, got {outside}")  # any other number would make it non-linear
     axes = as_ints(axes)
     numbers, window_shape = _point_axes(x.shape, indices, axes, at, rows)
-    own, of_points = _in_order(rows)
+    of_array, of_points = _in_order(rows)
     dimensions = lax.GatherDimensionNumbers(offset_dims=numbers, collapsed_slice_dims=tuple(sorted(axes)),
-                                            start_index_map=axes, operand_batching_dims=own,
+                                            start_index_map=axes, operand_batching_dims=of_array,
                                             start_indices_batching_dims=of_points)
     fill = None if math.isnan(outside) else x.dtype.type(outside)
     places = wrapped(indices, [x.shape[a] for a in axes])
@@ -194,22 +194,22 @@ def put_points(y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 
             the end; points out of range are ignored, and slices at the same point add up.
         axes: The `k` axes of the result that are indexed.
         at: The position of the axes `points` among the other axes in `y`.
-        rows: Pairs of an axis of the result and one of `points`, as for `take_points`.
+        rows: Pairs of an axis of the result and one of `points`, as in `take_points`.
 
     Raises:
-        ValueError: `y` has another shape, or the other arguments do not fit together, as for `take_points`.
+        ValueError: `y` has another shape, or the other arguments do not fit together, as in `take_points`.
     """
     axes = as_ints(axes)
     numbers, _ = _point_axes(shape, indices, axes, at, rows)
-    own, of_points = _in_order(rows)
-    rest = [n for i, n in enumerate(shape) if i not in axes and i not in own]
+    of_array, of_points = _in_order(rows)
+    rest = [n for i, n in enumerate(shape) if i not in axes and i not in of_array]
     expected = (*rest[:at], *indices.shape[:-1], *rest[at:])
     if y.shape != expected:
         raise ValueError(f"y must have the shape that indices select, {expected}, got {y.shape}")
     if not all(shape):
         return lax.full(shape, 0, y.dtype)
     dimensions = lax.ScatterDimensionNumbers(update_window_dims=numbers, inserted_window_dims=tuple(sorted(axes)),
-                                             scatter_dims_to_operand_dims=axes, operand_batching_dims=own,
+                                             scatter_dims_to_operand_dims=axes, operand_batching_dims=of_array,
                                              scatter_indices_batching_dims=of_points)
     return lax.scatter_add(lax.full(shape, 0, y.dtype), wrapped(indices, [shape[a] for a in axes]), y, dimensions,
                            mode=lax.GatherScatterMode.FILL_OR_DROP)
@@ -259,13 +259,13 @@ def getitem(x: Variable, key: Any) -> Variable:
     Raises:
         IndexError: An index is out of range, or not an index; the message names the axis.
     """
-    found = resolve(key, x.shape)
-    trivial = not any(e is None or isinstance(e, int) for e in found.basic) and all(
-        e == (0, n, 1) for e, n in zip(found.basic, x.shape, strict=True)
+    parts = resolve(key, x.shape)
+    trivial = not any(e is None or isinstance(e, int) for e in parts.basic) and all(
+        e == (0, n, 1) for e, n in zip(parts.basic, x.shape, strict=True)
     )
-    if not (found.axes and trivial):
-        x = take_slices(x, key=found.basic)
-    return take_points(x, _points(found.indices), axes=found.axes, at=found.at, outside=math.nan) if found.axes else x
+    if not (parts.axes and trivial):
+        x = take_slices(x, key=parts.basic)
+    return take_points(x, _points(parts.indices), axes=parts.axes, at=parts.at, outside=math.nan) if parts.axes else x
 
 
 def _points(indices: tuple[Any, ...]) -> Variable:

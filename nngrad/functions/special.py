@@ -181,7 +181,7 @@ def betaln(x0: AsFloats, x1: Array, /) -> jax.Array:
     direct = lax.lgamma(a) + lax.lgamma(b) - lax.lgamma(a + b)
     # In the logarithms of gamma functions, large terms cancel; in Stirling's formula, they meet in log1p.
     inside = (a > 0) & (b > 0)
-    p, q = (lax.select(inside, each, lax.full_like(each, 1)) for each in (a, b))
+    p, q = (lax.select(inside, z, lax.full_like(z, 1)) for z in (a, b))
     rest = stirling_error(p) + stirling_error(q) - stirling_error(p + q)
     value = rest + (math.log(2 * math.pi) + lax.log(1 / p + 1 / q)) / 2 - p * lax.log1p(q / p) - q * lax.log1p(p / q)
     return lax.convert_element_type(computed_as(direct, lax.select(inside, value, direct)), x0.dtype)
@@ -248,7 +248,7 @@ def digamma_difference(x0: AsFloats, x1: Array, /, order: Annotated[int, between
     a, b = widened(x0), widened(x1)
     inside = (a > 0) & (a + b > 0)
     direct = [digamma.forward(z) if order == 0 else digamma_derivative.forward(z, order=order) for z in (a + b, a)]
-    p, q = (lax.select(inside, each, lax.full_like(each, 1)) for each in (a, b))
+    p, q = (lax.select(inside, argument, lax.full_like(argument, 1)) for argument in (a, b))
     # Terms c (z^-m - (z + q)^-m) with z = p + k, as (c, k, m): those of the recurrence, then those of the series.
     n, factorial = order, math.factorial
     terms = [(factorial(n), k, n + 1) for k in range(n + 12)] + [(factorial(n) / 2, n + 12, n + 1)]

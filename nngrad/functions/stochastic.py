@@ -198,7 +198,7 @@ def rand(low: Scalar = 0, high: Scalar = 1, shape: Shape = (), seed: int = -1) -
     """float32 samples, uniform in [low, high), drawn anew at every `forward()`.
 
     Args:
-        ...: As for `uniform`.
+        ...: As in `uniform`.
     """
     return uniform(key_leaf(seed, "rand"), low=low, high=high, shape=shape)
 
@@ -208,7 +208,7 @@ def randn(mu: Scalar = 0, sigma: Scalar = 1, shape: Shape = (), seed: int = -1) 
     """float32 samples, normal with mean `mu` and standard deviation `sigma`, drawn anew at every `forward()`.
 
     Args:
-        ...: As for `normal`.
+        ...: As in `normal`.
     """
     return normal(key_leaf(seed, "randn"), mu=mu, sigma=sigma, shape=shape)
 
@@ -218,6 +218,6 @@ def randint(low: int = 0, high: int = 1, shape: Shape = (), seed: int = -1) -> V
     """int32 samples, uniform in [low, high), drawn anew at every `forward()`.
 
     Args:
-        ...: As for `integers`.
+        ...: As in `integers`.
     """
     return integers(key_leaf(seed, "randint"), low=low, high=high, shape=shape)

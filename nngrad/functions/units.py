@@ -87,7 +87,7 @@ def slstm(c_prev1: Array, c_prev2: Array, x1: Array, x2: Array, /) -> tuple[Vari
     Args:
         c_prev1: The state of the first branch, (batch, n, *more).
         c_prev2: The state of the second branch, of the same shape.
-        x1: The inputs of the first branch's gates, interleaved as for `lstm_step`: (batch, 4 n, *more).
+        x1: The inputs of the first branch's gates, interleaved as in `lstm_step`: (batch, 4 n, *more).
         x2: Those of the second branch's gates.
 
     Returns:

@@ -45,7 +45,7 @@ def binary_error(x: Array, target: Array, /) -> Variable:
         target: Truth values as numbers, of any shape that broadcasts with that of `x`.
     """
     broadcast_shape(x=x, target=target)
-    high, wanted = (comparison.greater_equal_scalar(each, val=0.5) for each in (x, target))
+    high, wanted = (comparison.greater_equal_scalar(operand, val=0.5) for operand in (x, target))
     return comparison.not_equal(high, wanted)
 
 

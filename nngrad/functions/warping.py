@@ -56,7 +56,7 @@ def cell_slope(x: Array, /, size: int, padding: str) -> jax.Array:
     """The derivative of `cell_fraction`: 1, -1 where the image is reflected, 0 where the last pixel is repeated.
 
     Args:
-        ...: As for `cell_fraction`.
+        ...: As in `cell_fraction`.
     """
     return _mapped(floating(x), size, padding)[1]
 
@@ -70,7 +70,7 @@ def cell_indices(x: Array, /, sizes: Ints, padding: str, mode: str = "linear") -
         sizes: The D sizes of the image, also with the last axis first.
         mode: 'linear' for the corners; 'nearest' for the nearest pixel alone, of two equally near ones the one farther
             from 0; 'cubic' for the corners and their neighbours along each axis.
-        ...: As for `cell_fraction`.
+        ...: As in `cell_fraction`.
 
     Returns:
         int32 (batch, n^D, Q) with n = 2, 1 or 4: -1 outside of the image. A pixel's number has a digit for each axis, 0
@@ -96,15 +96,15 @@ def cell_indices(x: Array, /, sizes: Ints, padding: str, mode: str = "linear") -
         else:
             first = _first_corner(held, size, padding)
             corners = [first, first + lax.full_like(first, 1)]
-        along.append([_as_index(each, size) for each in corners])
-    found = []
+        along.append([_as_index(along_axis, size) for along_axis in corners])
+    numbers = []
     for corner in itertools.product(*reversed(along)):
         place, inside = lax.full_like(corner[0], 0), lax.full(corner[0].shape, True)
-        for each, size in zip(corner, reversed(sizes), strict=True):
-            place = lax.add(lax.mul(place, lax.full_like(place, size)), each)
-            inside = inside & (each >= 0) & (each < size)
-        found.append(lax.expand_dims(lax.select(inside, place, lax.full_like(place, -1)), (1,)))
-    return lax.concatenate(found, 1)
+        for along_axis, size in zip(corner, reversed(sizes), strict=True):
+            place = lax.add(lax.mul(place, lax.full_like(place, size)), along_axis)
+            inside = inside & (along_axis >= 0) & (along_axis < size)
+        numbers.append(lax.expand_dims(lax.select(inside, place, lax.full_like(place, -1)), (1,)))
+    return lax.concatenate(numbers, 1)
 
 
 def _mapped(x: jax.Array, size: int, padding: str) -> tuple[jax.Array, jax.Array]:
@@ -154,10 +154,10 @@ def sampled(
         along = take_slices(positions, key=((0, batch, 1), (0, count, 1), d))
         fraction = cell_fraction(along, size=size, padding="zero" if mode == "cubic" else padding)
         fraction = reshape(fraction, shape=(batch, 1, 1, count))
-        own = _cubic(fraction) if mode == "cubic" else concatenate(r_sub_scalar(fraction, val=1), fraction, axis=1)
+        kernel = _cubic(fraction) if mode == "cubic" else concatenate(r_sub_scalar(fraction, val=1), fraction, axis=1)
         taps = weights.shape[1]
-        weights = own if d == 0 and factor is None else mul2(own, reshape(weights, shape=(batch, 1, taps, count)))
-        weights = reshape(weights, shape=(batch, own.shape[1] * taps, count))
+        weights = kernel if d == 0 and factor is None else mul2(kernel, reshape(weights, shape=(batch, 1, taps, count)))
+        weights = reshape(weights, shape=(batch, kernel.shape[1] * taps, count))
     y: Variable = weighted_points(x, weights, indices, channel_last=channel_last)
     return y
 
@@ -236,7 +236,7 @@ def warp_by_grid(
         padding_mode: The image beyond its edges: 'zero', zeros; 'repeat', the last pixel; 'reflect', the image
             reflected, at the centre of the last pixel if `align_corners`, else at its edge.
         channel_last: Whether the channel axis of `x` and of the result is the last.
-        ...: As for `affine_grid`.
+        ...: As in `affine_grid`.
 
     Returns:
         (batch, C, *output sizes), or (batch, *output sizes, C).

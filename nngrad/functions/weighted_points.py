@@ -56,7 +56,7 @@ def weighted_points_data_grad(
     Args:
         y: (batch, C, Q), or (batch, Q, C) if `channel_last`.
         size: The number of points.
-        ...: As for `weighted_points`.
+        ...: As in `weighted_points`.
 
     Returns:
         (batch, C, size), or (batch, size, C).
@@ -93,7 +93,7 @@ def weighted_points_weight_grad(y: Array, x: Array, indices: Array, /, channel_l
 
     Args:
         y: (batch, C, Q), or (batch, Q, C) if `channel_last`.
-        ...: As for `weighted_points`.
+        ...: As in `weighted_points`.
 
     Returns:
         (batch, K, Q); float32 if `y` and `x` have 16 bits.
@@ -104,10 +104,10 @@ def weighted_points_weight_grad(y: Array, x: Array, indices: Array, /, channel_l
     if y.shape != expected:
         raise ValueError(f"y must have the shape of the result of weighted_points, {expected}, got {y.shape}")
     y, x = widened(y), widened(x)
-    found = [
+    products = [
         lax.reduce_sum(lax.mul(y, taken), (2 if channel_last else 1,)) for (taken,) in _points(x, indices, channel_last)
     ]
-    return lax.concatenate([lax.expand_dims(each, (1,)) for each in found], 1)
+    return lax.concatenate([lax.expand_dims(product, (1,)) for product in products], 1)
 
 
 def _check(first: Shape, second: Shape, indices: Shape, name: str, other: str, sums: int | None = None) -> None:
@@ -143,7 +143,7 @@ def _points(x: jax.Array, indices: jax.Array, channel_last: bool, *others: jax.A
     )
     window = tuple([1 if a in (0, axis) else n for a, n in enumerate(x.shape)])
     for k in range(indices.shape[1]):
-        at, *rest = [lax.index_in_dim(each, k, 1, keepdims=False) for each in (places, *others)]
+        at, *rest = [lax.index_in_dim(array, k, 1, keepdims=False) for array in (places, *others)]
         taken = lax.gather(x, lax.expand_dims(at, (2,)), dimensions, window,
                            mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
-        yield [taken, *[lax.broadcast_in_dim(each, taken.shape, (0, axis)) for each in rest]]
+        yield [taken, *[lax.broadcast_in_dim(array, taken.shape, (0, axis)) for array in rest]]

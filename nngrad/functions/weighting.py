@@ -36,8 +36,8 @@ def average(x: Array, axis: Axes | None = None, weights: Array | None = None, ke
     if weights.shape != x.shape:
         weights = reshape(weights, shape=tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
     total = sum(x * weights, axis=axes, keepdims=keepdims)
-    given = sum(weights, axis=axes, keepdims=keepdims)
-    y: Variable = total / (given if given.shape == total.shape else reshape(given, shape=(1,) * total.ndim))
+    weight = sum(weights, axis=axes, keepdims=keepdims)
+    y: Variable = total / (weight if weight.shape == total.shape else reshape(weight, shape=(1,) * total.ndim))
     return y
 
 
@@ -88,7 +88,7 @@ def scale(x: Array, y: Array, /, axis: int = 1) -> Variable:
     """`x * y`, where the axes of `y` match those of `x` from `axis` on.
 
     Args:
-        ...: As for `bias`.
+        ...: As in `bias`.
 
     Raises:
         ValueError: The sizes differ, or the axis is out of range.

@@ -75,17 +75,17 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T
         raise ValueError("while_loop: random draws in the body need a bound, so that each step gets a key. Pass bound=")
     updated = {id(x): x for x in body.updated}
     read = {id(x): x for x in (*condition.variables, *body.variables) if id(x) not in updated}
-    given = (*read.values(), *updated.values(), *inputs)
+    operands = (*read.values(), *updated.values(), *inputs)
     places = {i: k for k, i in enumerate([*read, *updated])}
-    own = range(len(places), len(given))
+    carried = range(len(places), len(operands))
     bodies = [
-        each.body.with_inputs(
-            tuple([x.spec for x in given]), [*[places[id(x)] for x in (*each.variables, *each.updated)], *own]
+        part.body.with_inputs(
+            tuple([x.spec for x in operands]), [*[places[id(x)] for x in (*part.variables, *part.updated)], *carried]
         )
-        for each in (condition, body)
+        for part in (condition, body)
     ]
     effects = tuple([(leaf, k) for k, leaf in enumerate(body.updated)])
-    outputs = apply(while_of_bodies, given, (*bodies, len(read)), effects)
+    outputs = apply(while_of_bodies, operands, (*bodies, len(read)), effects)
     return jax.tree.unflatten(tree, outputs[len(updated) :])  # type: ignore[no-any-return]
 
 

@@ -73,8 +73,8 @@ class FunctionNode(CustomFunction, is_protocol=True):
 
     @classmethod
     def _can_go_back(cls) -> bool:
-        own = FunctionNode
-        return cls.backward is not own.backward or cls.backward_accumulate is not own.backward_accumulate
+        base = FunctionNode
+        return cls.backward is not base.backward or cls.backward_accumulate is not base.backward_accumulate
 
     @classmethod
     def _made(cls) -> tuple[Op, Rule]:
@@ -181,8 +181,8 @@ class FunctionNode(CustomFunction, is_protocol=True):
         instance = self._function().arguments[0]
         if not hasattr(instance, "_kept"):  # its shapes are declared, so it was not run to find them
             instance._run_on_shapes()
-        kept: Retained = instance._kept
-        return kept
+        retained: Retained = instance._kept
+        return retained
 
     def _run_on_shapes(self) -> None:
         """Trace `forward`, to see what it retains."""
@@ -245,12 +245,12 @@ def _gradients(
 
 def _listed(node: FunctionNode, method: str, gxs: Any, indexes: Indexes) -> tuple[Any, ...]:
     """The results of `method`, one for each of `indexes`; Chainer also allows one for each input."""
-    given: tuple[Any, ...] = tuple(gxs) if isinstance(gxs, tuple | list) else (gxs,)
-    if len(given) == len(indexes):
-        return given
-    if len(given) != len(node.inputs):
+    gradients: tuple[Any, ...] = tuple(gxs) if isinstance(gxs, tuple | list) else (gxs,)
+    if len(gradients) == len(indexes):
+        return gradients
+    if len(gradients) != len(node.inputs):
         raise ValueError(
-            f"{type(node).__name__}.{method} returned {len(given)} gradients for indexes {indexes}; "
+            f"{type(node).__name__}.{method} returned {len(gradients)} gradients for indexes {indexes}; "
             "return one for each, in the same order, None where it is zero"
         )
-    return tuple([given[i] for i in indexes])
+    return tuple([gradients[i] for i in indexes])

@@ -46,8 +46,8 @@ def _in_forward_order(x: Variable) -> list[Function]:
 
 def function_references(self: Variable) -> list[Function]:
     """The living functions that take this Variable as an input, oldest first."""
-    found = [f for f in _all_functions() if any([v is self for v in f.inputs])]
-    return sorted(found, key=lambda f: f.serial)
+    readers = [f for f in _all_functions() if any([v is self for v in f.inputs])]
+    return sorted(readers, key=lambda f: f.serial)
 
 
 def no_grad(self: Variable) -> Variable:
@@ -103,10 +103,10 @@ def addgrad(self: Variable, var: Variable) -> None:
         raise ValueError(f"addgrad: the gradient must be {self.spec}, like the Variable, got {var.spec}")
     if var.grad.is_zero:
         return
-    own, other = self.grad_var, var.grad_var
+    mine, other = self.grad_var, var.grad_var
     is_empty = self.grad.is_zero
-    if other is not None and (is_empty or own is not None):
-        self.grad_var = other if own is None else own + other
+    if other is not None and (is_empty or mine is not None):
+        self.grad_var = other if mine is None else mine + other
     else:
         self.g = var.g if is_empty else self.g + var.g
 
@@ -189,14 +189,14 @@ def _functions_below(variables: Iterable[Variable]) -> list[Function]:
     for f in _all_functions():
         for x in f.inputs:
             readers.setdefault(id(x), []).append(f)
-    found: dict[Function, None] = {}
+    below: dict[Function, None] = {}
     stack = list(variables)
     while stack:
         for f in readers.get(id(stack.pop()), ()):
-            if f not in found:
-                found[f] = None
+            if f not in below:
+                below[f] = None
                 stack += _living_outputs([f])
-    return list(found)
+    return list(below)
 
 
 def _rearranged(functions: list[Function]) -> None:

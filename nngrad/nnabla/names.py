@@ -112,7 +112,7 @@ def argument(name: str, known: Iterable[str]) -> str:
     """A clause on an argument that a function with the arguments `known` lacks, if PyTorch's functions have it; else
     ""."""
     here = _ARGUMENTS.get(name, "")
-    there = [each for each in here.split(", ") if each in known]
+    there = [name_here for name_here in here.split(", ") if name_here in known]
     return f"; it is {there[0]!r} here" if there else f"; {here}" * (here == _KEPT)
 
 

@@ -97,7 +97,7 @@ class RecordedForward:
 
     @functools.cached_property
     def heavy(self) -> bool:
-        """Whether it does much arithmetic for each element."""
+        """True if it does much arithmetic for each element."""
         block = self._program.block
         costly = [step for step in block.steps if step[0].cost is not None]
         return any([op.is_heavy(tuple(map(block.spec, ins)), arguments) for op, arguments, ins in costly])
@@ -239,8 +239,8 @@ def rule_of_protocol(
         for i, gx in zip(recording.written, emitted, strict=True):
             results[i] = gx
         return results
-    given = (*[f.inputs[i] for i in gradient.on_inputs], *[f.outputs[o] for o in gradient.on_outputs], *gys)
-    for i, gx in zip(indexes, apply(type(gradient.instance)._gradient_op, given, (gradient,)), strict=True):
+    inputs = (*[f.inputs[i] for i in gradient.on_inputs], *[f.outputs[o] for o in gradient.on_outputs], *gys)
+    for i, gx in zip(indexes, apply(type(gradient.instance)._gradient_op, inputs, (gradient,)), strict=True):
         results[i] = gx
     return results
 
@@ -252,25 +252,25 @@ def all_gradients(f: Function, *gys: Variable) -> list[Variable | None]:
 
 def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:
     """Run `backward_impl` on values, from a graph that JAX traces."""
-    _, inputs, outputs, asked, on_x, on_y = gradient
+    _, inputs, outputs, indexes, on_x, on_y = gradient
     down = gradient.down
 
     def compute(instance: PythonFunction, *values: Any) -> tuple[Any, ...]:
         twin = set_up(instance, inputs).instance
-        given = iter(values)
-        xs = [HostCell(next(given), f"inputs[{i}].data", False) if i in on_x else None for i in range(len(down))]
-        ys = [HostCell(next(given), f"outputs[{o}].data", False) if o in on_y else None for o in range(len(outputs))]
-        gys = [HostCell(v, f"outputs[{o}].grad", False) for o, v in enumerate(given)]
+        rest = iter(values)
+        xs = [HostCell(next(rest), f"inputs[{i}].data", False) if i in on_x else None for i in range(len(down))]
+        ys = [HostCell(next(rest), f"outputs[{o}].data", False) if o in on_y else None for o in range(len(outputs))]
+        gys = [HostCell(v, f"outputs[{o}].grad", False) for o, v in enumerate(rest)]
         gxs = [HostCell(np.zeros(s.shape, s.dtype), f"inputs[{i}].grad", True) for i, s in enumerate(inputs)]
         arguments = (
             _named("inputs", _denied(xs, on_x, "grad_depends_input_data"), gxs, inputs),
             _named("outputs", _denied(ys, on_y, "grad_depends_output_data"), gys, outputs),
         )
         twin.backward_impl(*arguments, down, [False] * len(down))
-        return tuple([gxs[i].view for i in asked])
+        return tuple([gxs[i].view for i in indexes])
 
     name = f"gradient of {type(gradient.instance).__name__}"
-    return called_on_host(compute, gradient.instance, tuple([inputs[i].abstract() for i in asked]), arrays, name)
+    return called_on_host(compute, gradient.instance, tuple([inputs[i].abstract() for i in indexes]), arrays, name)
 
 
 def attributes_set(instance: object, before: Mapping[str, Any]) -> list[str]:

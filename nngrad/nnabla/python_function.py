@@ -87,11 +87,11 @@ class PythonFunction(CustomFunction, is_protocol=True):
         taken elsewhere. A grad that is not written is zero."""
 
     def grad_depends_input_data(self, i: int, j: int) -> bool:
-        """Whether the gradient at input `i` depends on the data of input `j`."""
+        """True if the gradient at input `i` depends on the data of input `j`."""
         return True
 
     def grad_depends_output_data(self, i: int, o: int) -> bool:
-        """Whether the gradient at input `i` depends on the data of output `o`."""
+        """True if the gradient at input `i` depends on the data of output `o`."""
         return True
 
     # ---------------------------------------------------------------- how it is run

@@ -38,7 +38,7 @@ def multi_head_attention(
         additive_mask: (targets, sources): added before the softmax; -inf hides a source.
         key_padding_mask: (batch, sources): a source is hidden where it is not 0.
         fix_parameters: Whether the parameters are constants.
-        ...: As for `F.multi_head_attention`.
+        ...: As in `F.multi_head_attention`.
 
     Returns:
         (targets, batch, E_out), and the attention weights, (batch * num_heads, targets, sources), or sources + 1.
@@ -60,15 +60,15 @@ def multi_head_attention(
     biases = {"q_bias": embed, "k_bias": embed, "v_bias": v_embed, "out_bias": out}
     more = {"attn_bias_k": embed, "attn_bias_v": v_embed}
     init = inits(param_init, (*weights, *biases, *more))
-    made: dict[str, Variable] = {}
-    for given, shape in weights.items():
-        made[given] = parameter(given, shape, init[given], glorot(*shape, (), rng), fix_parameters)
-    for given, length in biases.items() if with_bias else ():
-        made[given] = parameter(given, (length,), init[given], ZEROS, fix_parameters)
-    for given, length in more.items() if add_attn_bias else ():
-        made[given] = parameter(given, (1, 1, length), init[given], glorot(length, 1, (), rng), fix_parameters)
+    parameters: dict[str, Variable] = {}
+    for p, shape in weights.items():
+        parameters[p] = parameter(p, shape, init[p], glorot(*shape, (), rng), fix_parameters)
+    for p, length in biases.items() if with_bias else ():
+        parameters[p] = parameter(p, (length,), init[p], ZEROS, fix_parameters)
+    for p, length in more.items() if add_attn_bias else ():
+        parameters[p] = parameter(p, (1, 1, length), init[p], glorot(length, 1, (), rng), fix_parameters)
     return F.multi_head_attention(
-        query, key, value, num_heads, **made, dropout=dropout, additive_mask=additive_mask,
+        query, key, value, num_heads, **parameters, dropout=dropout, additive_mask=additive_mask,
         key_padding_mask=key_padding_mask,
     )
 
@@ -103,7 +103,7 @@ def transformer(
         tgt_key_padding_mask: (batch, targets): the same for `tgt`.
         memory_key_padding_mask: (batch, sources): the same for the attention of `tgt` to the encoded `src`.
         rng: Generator for the initial values.
-        ...: As for `multi_head_attention`.
+        ...: As in `multi_head_attention`.
 
     Returns:
         (targets, batch, embed_dim).
@@ -150,7 +150,7 @@ def transformer_encode(
         activation: The function between the two products; `F.relu` by default.
         src_additive_mask: (sources, sources): added in the attention; -inf hides a source.
         src_key_padding_mask: (batch, sources): not 0 where a source is ignored.
-        ...: As for `transformer`.
+        ...: As in `transformer`.
 
     Returns:
         The shape of `src`.
@@ -181,7 +181,7 @@ def transformer_decode(
         memory_additive_mask: (targets, sources): the same for the attention to `memory`.
         tgt_key_padding_mask: (batch, targets): not 0 where the self-attention of `tgt` ignores a target.
         memory_key_padding_mask: (batch, sources): the same for the attention to `memory`.
-        ...: As for `transformer_encode`.
+        ...: As in `transformer_encode`.
 
     Returns:
         The shape of `tgt`.

@@ -19,8 +19,8 @@ def _parameters(
 ) -> tuple[Variable | None, Variable | None, Variable, Variable]:
     """beta, gamma, mean and var."""
     fraction(decay_rate, "decay_rate")
-    kept = axes_of(ints(axes, "axes"), inp.ndim, "axes")
-    shape = tuple([n if i in kept else 1 for i, n in enumerate(inp.shape)])
+    along = axes_of(ints(axes, "axes"), inp.ndim, "axes")
+    shape = tuple([n if i in along else 1 for i, n in enumerate(inp.shape)])
     init = inits(param_init, ("beta", "gamma", "mean", "var"))
     beta, gamma = scale_and_offset(shape, init, no_scale, no_bias, fixed)
     mean = get_parameter_or_create("mean", shape, initial(init["mean"], ZEROS), False)
@@ -69,7 +69,7 @@ def fused_batch_normalization(
     Args:
         z: A term added before the nonlinearity, of the shape of `inp`; None for 0.
         nonlinearity: "relu", the only choice.
-        ...: As for `batch_normalization`.
+        ...: As in `batch_normalization`.
 
     Raises:
         ValueError: An argument is out of range, `z` differs in shape from `inp`, `param_init` names no parameter, or an
@@ -94,7 +94,7 @@ def sync_batch_normalization(
     Parameters: those of `batch_normalization`, in the same scope.
 
     Args:
-        ...: As for `batch_normalization` and `F.sync_batch_normalization`.
+        ...: As in `batch_normalization` and `F.sync_batch_normalization`.
 
     Raises:
         TypeError: `comm` is not a communicator.

@@ -26,7 +26,7 @@ def convolution(
         outmaps: Number of output channels.
         kernel: Size of the kernel along each spatial axis; an int is for all of them.
         base_axis: Number of batch axes; a negative one counts from the end.
-        ...: As for `F.convolution`.
+        ...: As in `F.convolution`.
     """
     shapes = of_convolution(inp, outmaps, kernel, group, channel_last, base_axis, rng)
     weight, bias = shapes.weight_and_bias(w_init, b_init, fix_parameters, with_bias, apply_w, apply_b)
@@ -52,7 +52,7 @@ def deconvolution(
         pad: Elements cropped at both ends of each spatial axis; by default none.
         stride: Spacing in the output between neighbours of the input along each spatial axis; by default 1.
         output_padding: Elements added at the end of each spatial axis of the output; by default none.
-        ...: As for `convolution`.
+        ...: As in `convolution`.
     """
     shapes = of_convolution(inp, outmaps, kernel, group, channel_last, base_axis, rng, transposed=True)
     weight, bias = shapes.weight_and_bias(w_init, b_init, fix_parameters, with_bias, apply_w, apply_b)
@@ -75,7 +75,7 @@ def depthwise_convolution(
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...).
         multiplier: Number of output channels per channel.
-        ...: As for `convolution`.
+        ...: As in `convolution`.
     """
     base_axis = axis(base_axis, inp.ndim, "base_axis")
     extents = kernel_extents(inp, kernel, base_axis)
@@ -101,7 +101,7 @@ def depthwise_deconvolution(
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...).
         divisor: Number of channels per output channel.
-        ...: As for `deconvolution`.
+        ...: As in `deconvolution`.
     """
     base_axis = axis(base_axis, inp.ndim, "base_axis")
     extents = kernel_extents(inp, kernel, base_axis)
@@ -131,7 +131,7 @@ def deformable_convolution(
         inp: Of shape (batch axes..., channels, height, width); channels last with `channel_last`.
         kernel: Size of the kernel along both axes.
         base_axis: Number of batch axes; a negative one counts from the end.
-        ...: As for `F.deformable_convolution` and `convolution`.
+        ...: As in `F.deformable_convolution` and `convolution`.
     """
     shapes = of_convolution(inp, outmaps, kernel, group, channel_last, base_axis, rng)
     weight, bias = shapes.weight_and_bias(w_init, b_init, fix_parameters, with_bias, apply_w, apply_b)

@@ -112,11 +112,11 @@ def own_parameters(scope_name: str) -> Callable[[Callable[P, R]], Callable[P, R]
 def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Callable[..., R]:
     """The decorator behind both; `converts` says whether the first argument becomes a Variable."""
     signature = inspect.signature(body)
-    own = [p for p in signature.parameters.values() if p.name != "name"]
+    parameters = [p for p in signature.parameters.values() if p.name != "name"]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     name_of_scope = inspect.Parameter("name", kind, default=None, annotation="str | None")
-    positions = len(own)
-    converted = own[0].name if converts else None
+    positions = len(parameters)
+    converted = parameters[0].name if converts else None
 
     def run(sharding: Sharding, args: Any, kwargs: Any) -> R:
         result = body(*args, **kwargs)
@@ -143,14 +143,14 @@ def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Call
             result = copy_context().run(in_scopes, names, run, (sharding, args, kwargs), {}, inp)
         return result
 
-    call.__signature__ = signature.replace(parameters=[*own, name_of_scope])  # type: ignore[attr-defined]
+    call.__signature__ = signature.replace(parameters=[*parameters, name_of_scope])  # type: ignore[attr-defined]
     call.unlisted = ("sharding",)  # type: ignore[attr-defined]
     return call
 
 
-def parameter(name: str, shape: tuple[int, ...], given: Init, default: Initializer | None, fixed: bool) -> Variable:
+def parameter(name: str, shape: tuple[int, ...], init: Init, default: Initializer | None, fixed: bool) -> Variable:
     """The trainable parameter `name` of the current scope."""
-    return get_parameter_or_create(name, shape, initial(given, default), True, not fixed)
+    return get_parameter_or_create(name, shape, initial(init, default), True, not fixed)
 
 
 def scale_and_offset(
@@ -162,11 +162,11 @@ def scale_and_offset(
     return beta, gamma
 
 
-def initial(given: Init, default: Initializer | None) -> Initializer | np.ndarray[Any, Any] | None:
+def initial(init: Init, default: Initializer | None) -> Initializer | np.ndarray[Any, Any] | None:
     """The given initializer, or the default; a number means a constant."""
-    if given is None:
+    if init is None:
         return default
-    return ConstantInitializer(given) if isinstance(given, int | float) else given
+    return ConstantInitializer(init) if isinstance(init, int | float) else init
 
 
 def glorot(inmaps: int, outmaps: int, kernel: tuple[int, ...], rng: Rng | None) -> Initializer:
@@ -183,12 +183,12 @@ def reparametrized(function: Apply, w: Variable | None, name: str) -> Variable |
     return w if w is None else function(w)
 
 
-def inits(given: Mapping[str, Init] | None, names: tuple[str, ...]) -> dict[str, Init]:
+def inits(param_init: Mapping[str, Init] | None, names: tuple[str, ...]) -> dict[str, Init]:
     """The initializer of each parameter, by name; None where none is given."""
-    given = {} if given is None else given
-    if not isinstance(given, Mapping):
-        raise TypeError(f"param_init must be a dict of initializers by name, got {given!r}")
-    unknown = sorted(set(given) - set(names))
+    param_init = {} if param_init is None else param_init
+    if not isinstance(param_init, Mapping):
+        raise TypeError(f"param_init must be a dict of initializers by name, got {param_init!r}")
+    unknown = sorted(set(param_init) - set(names))
     if unknown:
         raise ValueError(f"param_init has no parameter {', '.join(unknown)}; the parameters are {', '.join(names)}")
-    return {name: given.get(name) for name in names}
+    return {name: param_init.get(name) for name in names}

@@ -20,9 +20,9 @@ from .layer_parameters import ZEROS, Init, initial, own_parameters, parameter
 Factors = Callable[[], tuple[np.ndarray[Any, Any], ...]]
 
 
-def _full(name: str, shapes: Shapes, given: Init) -> np.ndarray[Any, Any]:
+def _full(name: str, shapes: Shapes, init: Init) -> np.ndarray[Any, Any]:
     """The weight to decompose."""
-    init = initial(given, shapes.default)
+    init = initial(init, shapes.default)
     w = np.asarray(init(shapes.weight) if callable(init) else init, np.float64)
     if w.shape != shapes.weight:
         raise ValueError(f"{name} must have the shape of the weight, {shapes.weight}, got {w.shape}")
@@ -56,7 +56,7 @@ def svd_affine(
         uv_init: The weight that singular value decomposition splits into U and V, as `w_init` of `affine`.
         fix_parameters: Whether U, V and b are constants.
         rng: Generator for the default `uv_init`.
-        ...: As for `affine`.
+        ...: As in `affine`.
     """
     shapes = of_affine(inp, n_outmaps, base_axis, rng)
     inmaps, outmaps = shapes.weight[0], math.prod(shapes.bias)
@@ -90,7 +90,7 @@ def svd_convolution(
         uv_init: The weight that singular value decomposition splits into U and V, as `w_init` of `convolution`.
         fix_parameters: Whether U, V and b are constants.
         rng: Generator for the default `uv_init`.
-        ...: As for `convolution`.
+        ...: As in `convolution`.
     """
     shapes = of_convolution(inp, outmaps, kernel, 1, False, base_axis, rng)
     count, channels, *extents = shapes.weight
@@ -134,7 +134,7 @@ def cpd3_convolution(
         stopping_criterion: The iteration stops once the explained share of the squared norm changes by less than this;
             never if it is negative.
         lambda_reg: Added to the diagonal of each linear problem.
-        ...: As for `svd_convolution`.
+        ...: As in `svd_convolution`.
     """
     shapes = of_convolution(inp, outmaps, kernel, 1, False, base_axis, rng)
     count, channels, *extents = shapes.weight

@@ -27,7 +27,7 @@ def layer_normalization(
         fix_parameters: Whether beta and gamma are constants.
         no_scale: Whether to omit gamma.
         no_bias: Whether to omit beta.
-        ...: As for `F.layer_normalization`.
+        ...: As in `F.layer_normalization`.
     """
     batch = axes_of(ints(batch_axis, "batch_axis"), inp.ndim, "batch_axis")
     shape = tuple([1 if i in batch else n for i, n in enumerate(inp.shape)])
@@ -59,7 +59,7 @@ def instance_normalization(
     Args:
         channel_axis: The axis of the channels.
         batch_axis: The axis, or axes, of the batch.
-        ...: As for `layer_normalization`.
+        ...: As in `layer_normalization`.
     """
     beta, gamma = _of_channels(inp, channel_axis, param_init, no_scale, no_bias, fix_parameters)
     return F.instance_normalization(
@@ -80,7 +80,7 @@ def group_normalization(
 
     Args:
         num_groups: Number of groups; it divides the number of channels.
-        ...: As for `instance_normalization`.
+        ...: As in `instance_normalization`.
     """
     beta, gamma = _of_channels(inp, channel_axis, param_init, no_scale, no_bias, fix_parameters)
     return F.group_normalization(

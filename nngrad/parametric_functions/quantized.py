@@ -64,7 +64,7 @@ def inq(
 
     Args:
         i_init: Initial I: 1 where a weight is fixed from the start.
-        ...: As for `{kind}` and `F.inq_affine`.
+        ...: As in `{kind}` and `F.inq_affine`.
     """
     w = layer.w()
     i = get_parameter_or_create("I", layer.shapes.weight, initial(i_init, ZEROS), False)
@@ -85,10 +85,10 @@ def _rounded(name: str, switch: str, quantizer: Callable[..., Variable], first: 
     quantiser on or off, and the quantiser's own arguments. The quantiser is named after its function in F; `first`
     comes before its other arguments."""
     arguments = sorted(list(inspect.signature(quantizer).parameters.values())[1:], key=lambda p: p.name != first)
-    def variation(layer: Layer, **given: Any) -> Variable:
+    def variation(layer: Layer, **values: Any) -> Variable:
         return layer.quantized(*[
-            partial(quantizer, **{p.name: given[f"{p.name}_{side}"] for p in arguments})
-            if given[f"{switch}_{side}"]
+            partial(quantizer, **{p.name: values[f"{p.name}_{side}"] for p in arguments})
+            if values[f"{switch}_{side}"]
             else None
             for side in "wb"
         ])  # fmt: skip
@@ -172,7 +172,7 @@ def min_max_quantize(
         qr_min_init: Initial qr_min.
         qr_max_init: Initial qr_max.
         fix_parameters: Whether qr_min and qr_max are constants.
-        ...: As for `F.min_max_quantize`.
+        ...: As in `F.min_max_quantize`.
 
     Raises:
         TypeError: As in `F.min_max_quantize`.
@@ -181,9 +181,9 @@ def min_max_quantize(
     lowest, highest = _level("ql_min", ql_min, x.ndim), _level("ql_max", ql_max, x.ndim)
     trained = not (x_min_max and ema)
     qr_min, qr_max = [
-        get_parameter_or_create(name, lowest.shape, initial(given, ConstantInitializer(default)), trained,
+        get_parameter_or_create(name, lowest.shape, initial(init, ConstantInitializer(default)), trained,
                                 trained and not fix_parameters)
-        for name, given, default in (("qr_min", qr_min_init, -6), ("qr_max", qr_max_init, 6))
+        for name, init, default in (("qr_min", qr_min_init, -6), ("qr_max", qr_max_init, 6))
     ]  # fmt: skip
     return F.min_max_quantize(
         x, qr_min, qr_max, lowest, highest, decay=decay, x_min_max=x_min_max, ema=ema,
@@ -209,19 +209,19 @@ def min_max_quantized(
     `forward()` writes, not trained. min_max_quantize_w/... and min_max_quantize_b/... are those of `min_max_quantize`.
 
     Args:
-        ql_min_w: As for `min_max_quantize`, for W.
-        ql_max_w: As for `min_max_quantize`, for W.
+        ql_min_w: As in `min_max_quantize`, for W.
+        ql_max_w: As in `min_max_quantize`, for W.
         w_min_max: As `x_min_max` of `F.min_max_quantize`, for W.
         qr_min_w_init: Initial qr_min of W; -2 by default.
         qr_max_w_init: Initial qr_max of W; 2 by default.
         ste_fine_grained_w: As `ste_fine_grained` of `F.min_max_quantize`, for W.
-        ql_min_b: As for `min_max_quantize`, for b.
-        ql_max_b: As for `min_max_quantize`, for b.
+        ql_min_b: As in `min_max_quantize`, for b.
+        ql_max_b: As in `min_max_quantize`, for b.
         b_min_max: As `x_min_max` of `F.min_max_quantize`, for b.
         qr_min_b_init: Initial qr_min of b; -6 by default.
         qr_max_b_init: Initial qr_max of b; 6 by default.
         ste_fine_grained_b: As `ste_fine_grained` of `F.min_max_quantize`, for b.
-        ...: As for `{kind}` and `F.min_max_quantize`.
+        ...: As in `{kind}` and `F.min_max_quantize`.
     """
     quantizer = partial(min_max_quantize, eps=eps, fix_parameters=layer.fixed)
     quantizer_of_w = partial(

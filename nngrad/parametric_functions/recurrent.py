@@ -81,7 +81,7 @@ def rnn(
         rng: Generator for the default initial values.
         with_bias: Whether there is a bias.
         fix_parameters: Whether the parameters are constants.
-        ...: As for `F.rnn`.
+        ...: As in `F.rnn`.
 
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.
@@ -109,7 +109,7 @@ def lstm(
 
     Args:
         c: The first cells, of the same shape.
-        ...: As for `rnn`.
+        ...: As in `rnn`.
 
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states and cells, of the shape of `h`.
@@ -136,7 +136,7 @@ def gru(
     the state.
 
     Args:
-        ...: As for `rnn`.
+        ...: As in `rnn`.
 
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.

@@ -44,14 +44,14 @@ class LayerKind(NamedTuple):
 
 AFFINE = LayerKind(
     affine, "affine",
-    lambda given: of_affine(given["inp"], given["n_outmaps"], given["base_axis"], given["rng"]),
+    lambda values: of_affine(values["inp"], values["n_outmaps"], values["base_axis"], values["rng"]),
     {"kind": "affine", "W": "W (size of the flattened axes, *n_outmaps)", "outputs": "(*n_outmaps)"},
 )  # fmt: skip
 CONVOLUTION = LayerKind(
     convolution, "conv",
-    lambda given: of_convolution(
-        given["inp"], given["outmaps"], given["kernel"], given["group"], given.get("channel_last", False),
-        given["base_axis"], given["rng"],
+    lambda values: of_convolution(
+        values["inp"], values["outmaps"], values["kernel"], values["group"], values.get("channel_last", False),
+        values["base_axis"], values["rng"],
     ),
     {"kind": "convolution", "W": "W (outmaps, channels / group, *kernel)", "outputs": "(outmaps,)"},
 )  # fmt: skip
@@ -60,10 +60,10 @@ CONVOLUTION = LayerKind(
 class Layer:
     """One call of a layer: its arguments and its parameters."""
 
-    def __init__(self, kind: LayerKind, given: Given) -> None:
-        self._kind, self._given = kind, given
-        self.shapes = kind.shapes(given)
-        self.fixed: bool = given["fix_parameters"]
+    def __init__(self, kind: LayerKind, values: Given) -> None:
+        self._kind, self._given = kind, values
+        self.shapes = kind.shapes(values)
+        self.fixed: bool = values["fix_parameters"]
 
     def w(self) -> Variable:
         """The parameter W."""
@@ -83,8 +83,8 @@ class Layer:
     def _written(self, name: str, p: Variable, quantizer: Quantizer | None) -> Variable:
         if quantizer is None:
             return p
-        given, default = self._given[f"{name.lower()}_init"], self.shapes.default if name == "W" else ZEROS
-        p_q = get_parameter_or_create(f"{name}_q", p.shape, initial(given, default), False)
+        init, default = self._given[f"{name.lower()}_init"], self.shapes.default if name == "W" else ZEROS
+        p_q = get_parameter_or_create(f"{name}_q", p.shape, initial(init, default), False)
         y = quantizer(p)
         return written(y, {p_q: y})
 
@@ -102,26 +102,26 @@ def layer(
     kind: LayerKind, scope: str, variation: Callable[..., Variable], channel_last: bool = False
 ) -> Callable[..., Variable]:
     """Make the public function from a variation of `affine` or `convolution`."""
-    own = list(inspect.signature(variation).parameters.values())[1:]
+    extra = list(inspect.signature(variation).parameters.values())[1:]
     left_out = {"apply_w", "apply_b", *(() if channel_last else ("channel_last",))}
     base = [p for p in inspect.signature(kind.base).parameters.values() if p.name not in left_out]
     at = [p.name for p in base].index("w_init")
-    ahead = [p for p in own if p.kind is not p.KEYWORD_ONLY]
+    ahead = [p for p in extra if p.kind is not p.KEYWORD_ONLY]
     parameters = [
         *base[:at], *[p for p in ahead if not p.name.endswith("_init")],
         base[at], *[p for p in ahead if p.name.endswith("_init")],
-        *base[at + 1 : -1], *[p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in own if p not in ahead], base[-1],
+        *base[at + 1 : -1], *[p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in extra if p not in ahead], base[-1],
     ]  # fmt: skip
     signature = inspect.Signature(parameters, return_annotation="Variable")
     names = [p.name for p in parameters if p.name != "name"]
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty and p.name != "name"}
-    own_names = [p.name for p in own]
+    own_names = [p.name for p in extra]
 
     def body(*args: Any, **kwargs: Any) -> Variable:
-        given = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
-        if len(given) != len(names) or len(args) > len(names) or not kwargs.keys().isdisjoint(names[: len(args)]):
+        values = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
+        if len(values) != len(names) or len(args) > len(names) or not kwargs.keys().isdisjoint(names[: len(args)]):
             signature.bind(*args, **kwargs)  # raises an error that says what is wrong
-        return variation(Layer(kind, given), **{name: given[name] for name in own_names})
+        return variation(Layer(kind, values), **{name: values[name] for name in own_names})
 
     body.__name__ = body.__qualname__ = f"{variation.__name__}_{kind.base.__name__}"
     body.__module__ = variation.__module__
@@ -137,5 +137,5 @@ def _doc(variation: Callable[..., Variable], kind: LayerKind, channel_last: bool
         words["W"] += ", or (outmaps, *kernel, channels / group) with `channel_last`"
     head, _, entries = inspect.cleandoc(variation.__doc__ or "").format(**words).partition("\nArgs:\n")
     head = "\n\n".join([textwrap.fill(paragraph, 115) for paragraph in head.split("\n\n")])
-    others = "" if "    ...:" in entries else f"\n    ...: As for `{kind.words['kind']}`."
+    others = "" if "    ...:" in entries else f"\n    ...: As in `{kind.words['kind']}`."
     return f"{head}\nArgs:\n{entries}{others}"

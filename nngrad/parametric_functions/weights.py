@@ -27,7 +27,7 @@ def spectral_norm(
         w: A weight.
         u_init: Initial u.
         fix_parameters: Without effect: there is nothing to train.
-        ...: As for `F.spectral_norm`.
+        ...: As in `F.spectral_norm`.
     """
     dim = axis(dim, w.ndim, "dim")
     u = get_parameter_or_create("u", (w.shape[dim],), initial(u_init, NormalInitializer()), False)
@@ -51,7 +51,7 @@ def weight_normalization(
         w: A weight.
         g_init: Initial g.
         fix_parameters: Whether g is a constant.
-        ...: As for `F.weight_normalization`.
+        ...: As in `F.weight_normalization`.
     """
     dim = axis(dim, w.ndim, "dim")
     g = parameter("g", (w.shape[dim],), g_init, WeightNormalizationScaleInitializer(w, dim, eps), fix_parameters)

@@ -53,7 +53,7 @@ class Alternatives(ControlOp):
         outputs: tuple[Variable, ...] = apply(self, inputs, (bodies,))
         return outputs
 
-    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+    def result_specs(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
         return tuple([self.bodies(arguments)[0].spec(k) for k in self.gives(arguments)[0]])
 
@@ -70,8 +70,8 @@ class Alternatives(ControlOp):
         inputs, taken = tuple([f"{name}{i}" for i in range(count - self.first)]), tuple(range(self.first, count))
         outputs = tuple([f"result{i}" for i in range(len(bodies[0].outputs))])
         return tuple([
-            Within(self.role(i), body, 1, inputs, outputs, taken, tuple([("", k) for k in own]), several)
-            for i, (body, own) in enumerate(zip(bodies, self.gives(arguments), strict=True))
+            Within(self.role(i), body, 1, inputs, outputs, taken, tuple([("", k) for k in numbers]), several)
+            for i, (body, numbers) in enumerate(zip(bodies, self.gives(arguments), strict=True))
         ])
 
     def role(self, number: int) -> str:
@@ -82,28 +82,28 @@ class Alternatives(ControlOp):
         """The forward computation, with inspection of the body that runs."""
         bodies = self.bodies(arguments)
         taken = min(max(int(steps.array(inputs[0])), 0), len(bodies) - 1) if self.first else 0
-        given, own = inputs[self.first :], self.gives(arguments)[taken]
-        return bodies[taken].picked(given, steps.run(self.role(taken), bodies[taken], given), own)
+        operands, numbers = inputs[self.first :], self.gives(arguments)[taken]
+        return bodies[taken].picked(operands, steps.run(self.role(taken), bodies[taken], operands), numbers)
 
     # ---------------------------------------------------------------- axes
 
-    def dependence(self, arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
-        """Which outputs depend on the inputs that are `given`."""
-        inputs = [i for i, is_given in enumerate(given[self.first :]) if is_given]
-        found = [body.depending(inputs) for body in self.bodies(arguments)]
-        return [any(given[: self.first]) or any([k in numbers for k, numbers in zip(each, found, strict=True)])
-                for each in zip(*self.gives(arguments), strict=True)]  # fmt: skip
+    def dependence(self, arguments: tuple[Any, ...], varying: Sequence[bool]) -> list[bool]:
+        """For each output, True if it depends on an input that is `varying`."""
+        inputs = [i for i, varies in enumerate(varying[self.first :]) if varies]
+        depending = [body.depending(inputs) for body in self.bodies(arguments)]
+        return [any(varying[: self.first]) or any([k in numbers for k, numbers in zip(output, depending, strict=True)])
+                for output in zip(*self.gives(arguments), strict=True)]  # fmt: skip
 
-    def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed | None:
+    def followed(self, f: Function, starts: Given, count: int, walk: Walk) -> Followed | None:
         """Follow axes through all bodies, which must carry them to the same places."""
-        if any([i < self.first for i, _ in given]):  # a number that depends on all rows selects the branch
+        if any([i < self.first for i, _ in starts]):  # a number that depends on all rows selects the branch
             return dict.fromkeys(range(len(f.specs)))
         results: dict[int, Axes | None] = {}
-        for body, own in zip(self.bodies(f.arguments), self.gives(f.arguments), strict=True):
-            found = followed_through(body, {i - self.first: axes for i, axes in given}, count, walk)
-            for k, number in enumerate(own):
-                if number in found:
-                    axes = found[number]
+        for body, outputs in zip(self.bodies(f.arguments), self.gives(f.arguments), strict=True):
+            places = followed_through(body, {i - self.first: axes for i, axes in starts}, count, walk)
+            for k, number in enumerate(outputs):
+                if number in places:
+                    axes = places[number]
                     results[k] = axes if results.get(k, axes) == axes else None
         return results
 
@@ -111,7 +111,7 @@ class Alternatives(ControlOp):
 
     def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
         """The gradient of <gy, body(x)> in x, for the body that is selected"""
-        chosen, given = f.inputs[: self.first], f.inputs[self.first :]
+        chosen, operands = f.inputs[: self.first], f.inputs[self.first :]
         arrived = tuple([k for k, gy in enumerate(gys) if gy.spec.differentiable and not is_zeros(gy)])
         wanted = tuple([i - self.first for i in indexes if i >= self.first])
         gxs: Gradients = [None] * len(f.inputs)
@@ -119,7 +119,7 @@ class Alternatives(ControlOp):
             return gxs
         derived = gradients_of(self.bodies(f.arguments), self.gives(f.arguments), arrived, wanted)
         if derived.results:
-            inputs = (*chosen, *_picked(given, f, derived.residuals), *[gys[k] for k in arrived])
+            inputs = (*chosen, *_picked(operands, f, derived.residuals), *[gys[k] for k in arrived])
             outputs = self.applied(derived.bodies, inputs, len(arrived))
             for i, gx in zip(derived.results, outputs, strict=False):
                 gxs[self.first + i] = gx
@@ -128,9 +128,9 @@ class Alternatives(ControlOp):
     def tangents(self, f: Function, ts: Results, read: Sequence[bool]) -> Gradients:
         """The tangent of the body that is selected"""
         moving = tuple([i - self.first for i, t in enumerate(ts) if t is not None])
-        asked = tuple([k for k, spec in enumerate(f.specs) if read[k] and spec.differentiable])
+        wanted = tuple([k for k, spec in enumerate(f.specs) if read[k] and spec.differentiable])
         moved: Gradients = [None] * len(f.specs)
-        derived = tangents_of(self.bodies(f.arguments), self.gives(f.arguments), moving, asked)
+        derived = tangents_of(self.bodies(f.arguments), self.gives(f.arguments), moving, wanted)
         if derived.results:
             directions = [t for t in ts if t is not None]
             inputs = (*f.inputs[: self.first], *_picked(f.inputs[self.first :], f, derived.residuals), *directions)
@@ -140,10 +140,10 @@ class Alternatives(ControlOp):
         return moved
 
 
-def _picked(given: Sequence[Variable], f: Function, residuals: Numbers) -> list[Variable]:
+def _picked(operands: Sequence[Variable], f: Function, residuals: Numbers) -> list[Variable]:
     """The Variables that the residuals stand for: inputs of the bodies, or outputs of `f`."""
     outputs = f.outputs if residuals and residuals[-1] < 0 else ()
-    return [given[i] if i >= 0 else outputs[~i] for i in residuals]
+    return [operands[i] if i >= 0 else outputs[~i] for i in residuals]
 
 
 # ---------------------------------------------------------------- branches
@@ -170,12 +170,12 @@ class Switch(Alternatives):
         """Branches if all elements take the same one; otherwise all branches, and a selection"""
         index, *others = operands
         bodies, (count,) = self.bodies(f.arguments), size_of(operands)
-        leading = tuple([bool(each.lead) for each in others])
-        given = [each.widened() for each in others]
+        leading = tuple([bool(operand.lead) for operand in others])
+        inputs = [operand.widened() for operand in others]
         if not index.lead:
             kinds = kinds_of(self.dependence(f.arguments, (False, *leading)))
             branches = tuple([body.batched(kinds_of(leading), count, body.outputs, kinds) for body in bodies])
-            return self.applied(branches, (index.widened(), *given), 0)
+            return self.applied(branches, (index.widened(), *inputs), 0)
         results: list[Variable] = []
         last = len(bodies) - 1
         for i, body in enumerate(bodies):
@@ -185,22 +185,22 @@ class Switch(Alternatives):
             )  # fmt: skip
             # Booleans do not affect the dtype of the selection.
             taken = array.cast(is_index(index.value, val=i), "bool")
-            new = self._results_where_taken(body, leading, count, given, taken)
+            new = self._results_where_taken(body, leading, count, inputs, taken)
             results = [indexing.where(taken, *pair) for pair in zip(new, results, strict=True)] if i else new
         return results
 
     def _results_where_taken(
-        self, body: Block, leading: tuple[bool, ...], count: int, given: list[Variable], taken: Variable
+        self, body: Block, leading: tuple[bool, ...], count: int, inputs: list[Variable], taken: Variable
     ) -> list[Variable]:
         """The results of a branch for the elements that take it; what the others get does not matter."""
         full = ("each",) * len(body.outputs)
         if not is_hidden(body):
-            return inlined(body.batched(kinds_of(leading), count, body.outputs, full), given)
+            return inlined(body.batched(kinds_of(leading), count, body.outputs, full), inputs)
         # The rewriter cannot move a selection past this body, so an infinite derivative for an element that does not
         # take the branch would come through. Such elements get the inputs of one that does; if there is none, the body
         # does not run.
         step = body.batched(("each",) * len(leading), count, body.outputs, full)
-        wide = [x if has_lead else repeated(x, (count, *x.shape)) for x, has_lead in zip(given, leading, strict=True)]
+        wide = [x if has_lead else repeated(x, (count, *x.shape)) for x, has_lead in zip(inputs, leading, strict=True)]
         safe = with_stand_ins(taken, wide)
         zeros = tuple([(array.constant, (0.0, spec.shape, spec.dtype), ())
                        for spec in [step.spec(number) for number in step.outputs]])  # fmt: skip
@@ -213,9 +213,9 @@ class Switch(Alternatives):
 def switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
     """Run one of several bodies with the same inputs and outputs. The first input, an integer of shape (), selects it,
     and is clamped to the valid range."""
-    index, *given = x
+    index, *operands = x
     branches = [lambda *arrays, body=body: tuple(body.results_of(arrays)) for body in bodies]
-    return tuple(lax.switch(index, branches, *given))
+    return tuple(lax.switch(index, branches, *operands))
 
 
 # ---------------------------------------------------------------- checkpoints
@@ -231,13 +231,13 @@ class Checkpoint(Alternatives):
 
     def gives(self, arguments: tuple[Any, ...]) -> Gives:
         """The outputs of the body, and then the kept values."""
-        body, kept = arguments
-        return ((*body.outputs, *kept),)
+        body, extra = arguments
+        return ((*body.outputs, *extra),)
 
     def inlines_to(self, arguments: tuple[Any, ...]) -> Block:
         """The body."""
-        body, kept = arguments
-        inlined_body: Block = body.with_outputs((*body.outputs, *kept)) if kept else body
+        body, extra = arguments
+        inlined_body: Block = body.with_outputs((*body.outputs, *extra)) if extra else body
         return inlined_body
 
     def applied(
@@ -253,11 +253,11 @@ class Checkpoint(Alternatives):
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results | None:
         """A checkpoint of the body with a batch axis"""
         body, (count,) = self.inlines_to(f.arguments), size_of(operands)
-        leading = [bool(each.lead) for each in operands]
-        made = body.batched(kinds_of(leading), count, body.outputs, kinds_of(self.dependence(f.arguments, leading)))
-        own = len(self.bodies(f.arguments)[0].outputs)
-        inputs = tuple([each.full((count,)) if each.lead else each.widened() for each in operands])
-        results: Results = apply(self, inputs, (made.with_outputs(made.outputs[:own]), made.outputs[own:]))
+        leading = [bool(operand.lead) for operand in operands]
+        step = body.batched(kinds_of(leading), count, body.outputs, kinds_of(self.dependence(f.arguments, leading)))
+        end = len(self.bodies(f.arguments)[0].outputs)
+        inputs = tuple([operand.full((count,)) if operand.lead else operand.widened() for operand in operands])
+        results: Results = apply(self, inputs, (step.with_outputs(step.outputs[:end]), step.outputs[end:]))
         return results
 
 
@@ -276,7 +276,7 @@ class GivenGradient(Alternatives):
         body: Block = arguments[0]
         return body
 
-    def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed | None:
+    def followed(self, f: Function, starts: Given, count: int, walk: Walk) -> Followed | None:
         """Unknown: the gradient may mix axes that the body does not."""
         return None
 
@@ -316,7 +316,7 @@ body_with_surrogate = _given("body_with_surrogate", "CustomSurrogate")
 
 
 def _depend_on_outputs(directions: Sequence[Variable], f: Function) -> bool:
-    """Whether directions depend on the outputs of `f`, as those made of a gradient do: then tangents along them are
+    """True if directions depend on the outputs of `f`, as those made of a gradient do: then tangents along them are
     computed after `f`, not together with it."""
     above = functions_of(directions, through=lambda x: x.parent is not None and x.parent.rank > f.rank)
     return any([x.parent is f for g in above for x in g.inputs])
@@ -336,17 +336,18 @@ def begun_after(body: Block, seeds: int) -> Block:
     again = Recomputation(tokens)
     values: list[Variable] = []
     for (op, arguments, ins), order in zip(body.steps, body.orders, strict=True):
-        given = body.picked(inputs, values, ins)
-        own = [k for k, x in enumerate(given) if id(x) in before]
-        if own and all([id(x) in before or not _depends(x) for x in given]):
-            given = again.begun(given, own, partial(create, control.optimization_barrier, arguments=(), order=order))
-        made = create(op, tuple(given), arguments, order=order)
-        values.extend(made if op.multiple_results else (made,))
+        operands = body.picked(inputs, values, ins)
+        early = [k for k, x in enumerate(operands) if id(x) in before]
+        if early and all([id(x) in before or not _depends(x) for x in operands]):
+            barrier = partial(create, control.optimization_barrier, arguments=(), order=order)
+            operands = again.begun(operands, early, barrier)
+        outputs = create(op, tuple(operands), arguments, order=order)
+        values.extend(outputs if op.multiple_results else (outputs,))
     for number in body.stop_gradients:
         values[~number].need_grad = False
     return close(body.picked(inputs, values), inputs)
 
 
 def _depends(x: Variable) -> bool:
-    """Whether `x` is not a constant."""
+    """True if `x` is not a constant."""
     return x.parent is None or bool(x.parent.inputs)

@@ -41,10 +41,10 @@ def _filled(
 ) -> Block:
     """`body`, which takes the inputs `read` and returns the outputs `places`, extended to the inputs `taken` and the
     outputs `wanted` of all bodies; missing outputs are zeros."""
-    inputs, _, given = body.opened()
+    inputs, _, outputs = body.opened()
     order = max(body.orders, default=1)
-    leaves, made = dict(zip(read, inputs, strict=True)), dict(zip(places, given, strict=True))
-    ends = [made[k] if k in made else zeros_of(spec, order) for k, spec in wanted.items()]
+    leaves, known = dict(zip(read, inputs, strict=True)), dict(zip(places, outputs, strict=True))
+    ends = [known[k] if k in known else zeros_of(spec, order) for k, spec in wanted.items()]
     return close(ends, [leaves[i] if i in leaves else new_leaves([spec])[0] for i, spec in taken.items()])
 
 
@@ -54,15 +54,15 @@ def gradients_of(bodies: tuple[Block, ...], gives: Gives, arrived: Numbers, want
     `arrived`. Values that are not extra outputs are recomputed."""
     first, specs = bodies[0], tuple([bodies[0].spec(k) for k in gives[0]])
     every, count = tuple(range(len(first.inputs))), len(specs)
-    found = []
-    for body, own in zip(bodies, gives, strict=True):
-        gradient = body.gradient(tuple([own[k] for k in arrived]), wanted, (*every, *own[len(body.outputs) :]), ())
-        found.append((gradient, [n if n >= 0 else ~own.index(n) for n in gradient.residuals]))
-    taken = _taken(first, specs, [n for _, read in found for n in read])
-    reached = {i: first.inputs[i] for i in wanted if any([i in gradient.reached for gradient, _ in found])}
+    derived = []
+    for body, outs in zip(bodies, gives, strict=True):
+        gradient = body.gradient(tuple([outs[k] for k in arrived]), wanted, (*every, *outs[len(body.outputs) :]), ())
+        derived.append((gradient, [n if n >= 0 else ~outs.index(n) for n in gradient.residuals]))
+    taken = _taken(first, specs, [n for _, read in derived for n in read])
+    reached = {i: first.inputs[i] for i in wanted if any([i in gradient.reached for gradient, _ in derived])}
     seeds = {~(count + k): specs[k] for k in arrived}
     results = [
-        _filled(gradient.body, [*read, *seeds], taken | seeds, gradient.reached, reached) for gradient, read in found
+        _filled(gradient.body, [*read, *seeds], taken | seeds, gradient.reached, reached) for gradient, read in derived
     ]
     return Derived(tuple(results), tuple(taken), tuple(reached))
 
@@ -73,19 +73,19 @@ def tangents_of(bodies: tuple[Block, ...], gives: Gives, moving: Numbers, read: 
     first, specs = bodies[0], tuple([bodies[0].spec(k) for k in gives[0]])
     count = len(first.inputs)
     directions = {~(len(specs) + i): first.inputs[i] for i in moving}
-    found = []
-    for body, own in zip(bodies, gives, strict=True):
-        along = tuple(dict.fromkeys([own[k] for k in read]))
-        known = tuple(dict.fromkeys([n for n in own if n < 0])) if len(own) > len(body.outputs) else ()
+    steps = []
+    for body, numbers in zip(bodies, gives, strict=True):
+        along = tuple(dict.fromkeys([numbers[k] for k in read]))
+        known = tuple(dict.fromkeys([n for n in numbers if n < 0])) if len(numbers) > len(body.outputs) else ()
         tangent = body.tangent(moving, along, known)
         tangents = dict(zip(tangent.moved, tangent.body.outputs[len(body.outputs) :], strict=True))
-        step = tangent.body.with_outputs(tuple([tangents[own[k]] for k in read if own[k] in tangents]))
-        inputs = [*range(count), *[~own.index(n) for n in known], *directions]
-        found.append((step, inputs, [k for k in read if own[k] in tangents]))
-    used = [inputs[i] for step, inputs, _ in found for i in step.inputs_above(step.outputs)]
+        step = tangent.body.with_outputs(tuple([tangents[numbers[k]] for k in read if numbers[k] in tangents]))
+        inputs = [*range(count), *[~numbers.index(n) for n in known], *directions]
+        steps.append((step, inputs, [k for k in read if numbers[k] in tangents]))
+    used = [inputs[i] for step, inputs, _ in steps for i in step.inputs_above(step.outputs)]
     taken = _taken(first, specs, [*range(count), *[n for n in used if n not in directions]])
-    moved = {k: specs[k] for k in read if any([k in places for _, _, places in found])}
-    results = [_filled(step, inputs, taken | directions, places, moved) for step, inputs, places in found]
+    moved = {k: specs[k] for k in read if any([k in places for _, _, places in steps])}
+    results = [_filled(step, inputs, taken | directions, places, moved) for step, inputs, places in steps]
     return Derived(tuple(results), tuple(taken), tuple(moved))
 
 
@@ -111,7 +111,7 @@ def with_stand_ins(taken: Variable, xs: Sequence[Variable]) -> list[Variable]:
 
 
 def is_hidden(body: Block) -> bool:
-    """Whether a derivative in the body may be infinite where masks (`nngrad/rewrite/masks.py`) cannot reach it: they do
+    """True if a derivative in the body may be infinite where masks (`nngrad/rewrite/masks.py`) cannot reach it: they do
     not pass through that function, or through one that follows."""
     risky: set[int] = set()
     for (op, _, ins), outs in zip(body.steps, body.outs, strict=True):

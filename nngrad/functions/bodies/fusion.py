@@ -39,25 +39,25 @@ class _Values:
         loop, ins = application
         body = loop.body
         first, end = loop.fixed, loop.first_slice
-        given = [
+        inputs = [
             ("carry", carried[i - first]) if first <= i < end else ("slice" if i >= end else "fixed", number)
             for i, number in enumerate(ins)
         ]
         values: list[Any] = []
         steps: set[Any] = set()
-        fixed = {x for x in given if x[0] == "fixed"}
+        fixed = {x for x in inputs if x[0] == "fixed"}
         for (op, arguments, numbers), specs in zip(body.steps, body.results, strict=True):
-            key = op, arguments, tuple(body.picked(given, values, numbers))
-            made = self.table.get(key)
-            if made is None:
-                made = self.table[key] = tuple([("value", len(self.table), k) for k in range(len(specs))])
-            values.extend(made)
+            key = op, arguments, tuple(body.picked(inputs, values, numbers))
+            outputs = self.table.get(key)
+            if outputs is None:
+                outputs = self.table[key] = tuple([("value", len(self.table), k) for k in range(len(specs))])
+            values.extend(outputs)
             if fixed.issuperset(key[2]):
-                fixed.update(made)
+                fixed.update(outputs)
             else:
                 steps.add(key)
         self.steps_of.append(steps)
-        return [*given, *reversed(values)]
+        return [*inputs, *reversed(values)]
 
 
 def _classes(applications: Sequence[LoopApplication]) -> tuple[list[list[int]], _Values]:
@@ -69,7 +69,7 @@ def _classes(applications: Sequence[LoopApplication]) -> tuple[list[list[int]], 
     count = 0
     while True:
         numbers: dict[Any, int] = {}
-        classes = [[numbers.setdefault(key, len(numbers)) for key in each] for each in keys]
+        classes = [[numbers.setdefault(key, len(numbers)) for key in of_loop] for of_loop in keys]
         values = _Values(applications, classes)
         if len(numbers) == count:
             return classes, values
@@ -107,11 +107,11 @@ def _sharing(members: Sequence[int], applications: Sequence[LoopApplication]) ->
     classes, values = _classes(applications)
     group_of: dict[Any, list[int]] = {}
     for member, carried, steps in zip(members, classes, values.steps_of, strict=True):
-        own = [*carried, *steps]
+        contents = [*carried, *steps]
         joined = [member]
-        for group in {id(group_of[c]): group_of[c] for c in own if c in group_of}.values():
+        for group in {id(group_of[c]): group_of[c] for c in contents if c in group_of}.values():
             joined += group
-        group_of |= {c: joined for c, group in group_of.items() if group[0] in joined} | dict.fromkeys(own, joined)
+        group_of |= {c: joined for c, group in group_of.items() if group[0] in joined} | dict.fromkeys(contents, joined)
     return [tuple(sorted(g)) for g in {id(group): group for group in group_of.values()}.values() if len(g) > 1]
 
 
@@ -123,20 +123,20 @@ def _merged_loop(members: Numbers, applications: Sequence[LoopApplication]) -> F
     starts: dict[int, int] = {}
     after: dict[int, Any] = {}
     stacked: dict[Any, None] = {}
-    for (loop, ins), own, known in zip(applications, classes, values.of, strict=True):
+    for (loop, ins), carried, known in zip(applications, classes, values.of, strict=True):
         fixed |= dict(zip(ins[: loop.fixed], loop.body.inputs, strict=False))
         slices |= dict(zip(ins[loop.first_slice :], loop.body.inputs[loop.first_slice :], strict=True))
-        starts |= dict(zip(own, ins[loop.fixed : loop.first_slice], strict=True))
-        after |= {c: known[loop.body.outputs[j]] for j, c in enumerate(own)}
+        starts |= dict(zip(carried, ins[loop.fixed : loop.first_slice], strict=True))
+        after |= {c: known[loop.body.outputs[j]] for j, c in enumerate(carried)}
         stacked |= dict.fromkeys([known[number] for number in loop.body.outputs[loop.carries :]])
-    specs = {c: loop.body.spec(loop.fixed + j) for (loop, _), own in zip(applications, classes, strict=True)
-             for j, c in enumerate(own)}  # fmt: skip
+    specs = {c: loop.body.spec(loop.fixed + j) for (loop, _), carried in zip(applications, classes, strict=True)
+             for j, c in enumerate(carried)}  # fmt: skip
     inputs = [("fixed", i) for i in fixed] + [("carry", c) for c in starts] + [("slice", i) for i in slices]
     numbers: dict[Any, int] = {x: i for i, x in enumerate(inputs)}
     steps = []
-    for (op, arguments, ins), made in values.table.items():
+    for (op, arguments, ins), outputs in values.table.items():
         steps.append((op, arguments, tuple([numbers[x] for x in ins])))
-        for value in made:
+        for value in outputs:
             numbers[value] = ~(len(numbers) - len(inputs))
     body = Block(
         (*fixed.values(), *[specs[c] for c in starts], *slices.values()), tuple(steps), (0,) * len(steps),
@@ -148,9 +148,9 @@ def _merged_loop(members: Numbers, applications: Sequence[LoopApplication]) -> F
     finals, places = {c: i for i, c in enumerate(starts)}, one.places
     outs = [
         (
-            *[finals[c] for c in own], *[places[numbers[known[number]]] for number in loop.stacked],
-            *[one.first_start + finals[c] for c in own if loop.segments],
+            *[finals[c] for c in carried], *[places[numbers[known[number]]] for number in loop.stacked],
+            *[one.first_start + finals[c] for c in carried if loop.segments],
         )
-        for (loop, _), own, known in zip(applications, classes, values.of, strict=True)
+        for (loop, _), carried, known in zip(applications, classes, values.of, strict=True)
     ]  # fmt: skip
     return FusedFunctions(members, tuple(one), (*fixed, *starts.values(), *slices), tuple(outs))

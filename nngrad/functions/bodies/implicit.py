@@ -47,7 +47,7 @@ class Solution(BodyOp):
         return range(len(arguments[0].inputs) - 1)
 
     def is_transposed(self, arguments: tuple[Any, ...]) -> bool:
-        """Whether the equation has the transposed matrix."""
+        """True if the equation has the transposed matrix."""
         return False
 
     def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
@@ -60,9 +60,9 @@ class Solution(BodyOp):
         w = self.solved(f, gys[0], True)
         v, seed = (w, x) if self.is_transposed(f.arguments) else (x, w)
         wanted = [i - places.start for i in indexes if i in places]
-        found = pulled_back(f.arguments[0], [*[f.inputs[i] for i in places], v], seed, wanted)
+        gradients = pulled_back(f.arguments[0], [*[f.inputs[i] for i in places], v], seed, wanted)
         gxs: Gradients = [None] * len(f.inputs)
-        for i, gx in found.items():
+        for i, gx in gradients.items():
             gxs[places.start + i] = gx
         if self.right is not None:
             gxs[self.right] = w
@@ -99,8 +99,8 @@ class Factored(Solution):
 
     def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
         """Solve with the same factors."""
-        matrix, own = f.arguments
-        return solve(matrix, f.inputs[3:], right, DENSE, own != transposed)[0]
+        matrix, is_transposed = f.arguments
+        return solve(matrix, f.inputs[3:], right, DENSE, is_transposed != transposed)[0]
 
 
 class Iterated(Solution):
@@ -137,7 +137,7 @@ class SolvedByBody(Solution):
 class Root(Solution):
     """A root of a body."""
 
-    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+    def result_specs(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
         finder: Block = arguments[1]
         return tuple([finder.spec(number) for number in finder.outputs])
@@ -196,10 +196,10 @@ def iterative_solve(
     del transpose
     *parameters, b, start = x
     target = lax.max(tol * krylov.euclidean_norm(b), jnp.asarray(atol, b.dtype))
-    found = krylov.solved(method, product_with(matrix, parameters), b, start, target, maxiter)
-    converged = found.residual <= target
-    solution = found.x if keep else jnp.where(converged, found.x, jnp.nan)
-    return solution, found.residual, converged, found.steps
+    result = krylov.solved(method, product_with(matrix, parameters), b, start, target, maxiter)
+    converged = result.residual <= target
+    solution = result.x if keep else jnp.where(converged, result.x, jnp.nan)
+    return solution, result.residual, converged, result.steps
 
 
 @SolvedByBody.declared()
@@ -215,10 +215,10 @@ def solve_by_body(
     first, second = len(matrix.inputs) - 1, len(solver.inputs) - 1
     by_solver = product_with(solver, x[first : first + second])
     by_other = product_with(transposed_solver, x[first + second : -1])
-    found: jax.Array = lax.custom_linear_solve(
+    solution: jax.Array = lax.custom_linear_solve(
         product_with(matrix, x[:first]), x[-1], lambda _, b: by_solver(b), lambda _, b: by_other(b)
     )
-    return found
+    return solution
 
 
 @Root.declared(multiple_results=True)
@@ -232,8 +232,8 @@ def root_of_body(
     how to solve the linear equations of the derivatives.
     """
     del residual, method, tol, atol, maxiter, keep
-    found: tuple[jax.Array, ...] = finder.results_of(x)
-    return found
+    root: tuple[jax.Array, ...] = finder.results_of(x)
+    return root
 
 
 # ---------------------------------------------------------------- applied
@@ -254,5 +254,5 @@ def solve(
         return (apply(factored_solve, (b, *factors, *parameters), (matrix, transposed)),)
     pair = (matrix, matrix if options.symmetric else transpose_of(matrix))
     inputs = (*parameters, b, zeros_like(b) if start is None else start)
-    found: tuple[Variable, ...] = apply(iterative_solve, inputs, (*(pair[::-1] if transposed else pair), *options))
-    return found
+    solution: tuple[Variable, ...] = apply(iterative_solve, inputs, (*(pair[::-1] if transposed else pair), *options))
+    return solution

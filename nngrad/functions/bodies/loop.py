@@ -115,9 +115,9 @@ def settled(loop: Loop) -> Settled | None:
     places = {i: k for k, i in enumerate(order)}
     moved = body.with_inputs(tuple([body.inputs[i] for i in order]), [places[i] for i in range(len(order))])
     outputs = (*[moved.outputs[i - loop.fixed] for i in others], *moved.outputs[loop.carries :])
-    own = moved.with_outputs(outputs)
+    changing = moved.with_outputs(outputs)
     fixed = loop.fixed + len(unchanging)
     return Settled(
-        loop._replace(body=own, fixed=fixed, carries=len(others)), order,
+        loop._replace(body=changing, fixed=fixed, carries=len(others)), order,
         frozenset([i - loop.fixed for i in unchanging]),
     )  # fmt: skip

@@ -31,19 +31,19 @@ class Mapped(BodyOp):
         outputs = tuple([~k for k in range(len(f.specs))])
         body = Block(specs, ((of, arguments, tuple(range(len(specs)))),), (0,), outputs,
                      results=(tuple([_element_spec(spec) for spec in f.specs]),))  # fmt: skip
-        given = tuple([n for n in outputs if body.spec(n).differentiable])
-        found = body.gradient(given, indexes, (), (*range(len(specs)), *outputs))
-        leading = [i < 0 or batched[i] for i in found.residuals]
-        kinds = tuple(["each" if batched[i] else "sum" for i in found.reached])
-        many = found.body.batched(kinds_of([*leading, *[True] * len(given)]), count, found.body.outputs, kinds)
-        taken = [f.inputs[i] if i >= 0 else f.outputs[~i] for i in found.residuals]
+        seeds = tuple([n for n in outputs if body.spec(n).differentiable])
+        gradient = body.gradient(seeds, indexes, (), (*range(len(specs)), *outputs))
+        leading = [i < 0 or batched[i] for i in gradient.residuals]
+        kinds = tuple(["each" if batched[i] else "sum" for i in gradient.reached])
+        many = gradient.body.batched(kinds_of([*leading, *[True] * len(seeds)]), count, gradient.body.outputs, kinds)
+        taken = [f.inputs[i] if i >= 0 else f.outputs[~i] for i in gradient.residuals]
         gxs: Gradients = [None] * len(f.inputs)
-        for i, gx in zip(found.reached, inlined(many, [*taken, *[gys[~n] for n in given]]), strict=True):
+        for i, gx in zip(gradient.reached, inlined(many, [*taken, *[gys[~n] for n in seeds]]), strict=True):
             gxs[i] = gx
         return gxs
 
     def commutes(self, f: Function, index: int) -> bool:
-        """Whether the mapped op is linear in this input, which is batched."""
+        """True if the mapped op is linear in this input, which is batched."""
         of, _, batched = f.arguments
         return bool(of.linear_in(index) and batched[index])
 
@@ -55,10 +55,10 @@ def _element_spec(spec: Spec) -> Spec:
 
 def mapped(f: Function, operands: Sequence[Operand]) -> Any:
     """Map the op of a function along the batch axis that some operands have."""
-    inputs = tuple([each.widened() for each in operands])
-    if not any([each.lead for each in operands]):
+    inputs = tuple([operand.widened() for operand in operands])
+    if not any([operand.lead for operand in operands]):
         return apply(f.op, inputs, f.arguments)
-    leading = tuple([bool(each.lead) for each in operands])
+    leading = tuple([bool(operand.lead) for operand in operands])
     return apply(mapped_several if f.op.multiple_results else mapped_one, inputs, (f.op, f.arguments, leading))
 
 
@@ -66,9 +66,9 @@ def _places(f: Function) -> tuple[Places, ...]:
     return row_places(f, [i for i, is_batched in enumerate(f.args["batched"]) if is_batched])
 
 
-def _exchanges(given: tuple[Any, ...]) -> Processes | None:
+def _exchanges(static: tuple[Any, ...]) -> Processes | None:
     """The processes among which the mapped op exchanges arrays."""
-    of, arguments, _ = given
+    of, arguments, _ = static
     return group_of(groups_of(of, arguments))
 
 

@@ -29,7 +29,7 @@ class SolveOptions(NamedTuple):
 
     @property
     def symmetric(self) -> bool:
-        """Whether the method assumes a symmetric matrix."""
+        """True if the method assumes a symmetric matrix."""
         return self.method == "cg"
 
 
@@ -44,18 +44,18 @@ class NotLinear(ValueError):
 def transpose_of(matrix: Block) -> Block:
     """The transpose of a matrix given as a body. NotLinear: the body is not linear in its last input, a vector."""
     place = len(matrix.inputs) - 1
-    found = matrix.gradient(matrix.outputs, (place,), tuple(range(place + 1)), ())
-    if place in found.residuals:
+    gradient = matrix.gradient(matrix.outputs, (place,), tuple(range(place + 1)), ())
+    if place in gradient.residuals:
         raise NotLinear
     inputs = (*matrix.inputs[:-1], matrix.spec(matrix.outputs[0]))
-    if not found.reached:
+    if not gradient.reached:
         return _zero_of(inputs, matrix.inputs[place])
-    return found.body.with_inputs(inputs, [*found.residuals, place])
+    return gradient.body.with_inputs(inputs, [*gradient.residuals, place])
 
 
 @derived_once
 def is_zero_at_zero(matrix: Block) -> bool | None:
-    """Whether a body whose derivative does not depend on its last input is 0 where that is 0, as a matrix is; None if
+    """True if a body whose derivative does not depend on its last input is 0 where that is 0, as a matrix is; None if
     the facts of its functions do not show it.
 
     Each value is "zero" there, or a "number" that does not depend on that input, or the "sum" of a zero and a number.
@@ -64,27 +64,27 @@ def is_zero_at_zero(matrix: Block) -> bool | None:
     place = len(matrix.inputs) - 1
     values: list[str | None] = []
     for (op, arguments, ins), specs in zip(matrix.steps, matrix.results, strict=True):
-        given = [values[~i] if i < 0 else "zero" if i == place else "number" for i in ins]
-        values += [_at_zero(op, arguments, given)] * len(specs)
+        kinds = [values[~i] if i < 0 else "zero" if i == place else "number" for i in ins]
+        values += [_at_zero(op, arguments, kinds)] * len(specs)
     (number,) = matrix.outputs
-    found = "zero" if number == place else "number" if number >= 0 else values[~number]
-    return None if found is None else found == "zero"
+    kind = "zero" if number == place else "number" if number >= 0 else values[~number]
+    return None if kind is None else kind == "zero"
 
 
-def _at_zero(op: Op, arguments: tuple[Any, ...], given: Sequence[str | None]) -> str | None:
+def _at_zero(op: Op, arguments: tuple[Any, ...], kinds: Sequence[str | None]) -> str | None:
     if op is constant:
         return "zero" if arguments[0] == 0 else "number"
-    others = [each for each in given if each != "number"]
+    others = [kind for kind in kinds if kind != "number"]
     if not others:
         return "number"
-    if any([each == "zero" and op.linear_in(i) for i, each in enumerate(given)]):
+    if any([kind == "zero" and op.linear_in(i) for i, kind in enumerate(kinds)]):
         return "zero"
-    if others == ["sum"] and op.linear_in(given.index("sum")):
+    if others == ["sum"] and op.linear_in(kinds.index("sum")):
         return "sum"
-    fixed = op.fixed(len(given))
-    if fixed is None or any([given[i] != "number" for i in fixed]):
+    fixed = op.fixed(len(kinds))
+    if fixed is None or any([kinds[i] != "number" for i in fixed]):
         return None
-    summands = [each for i, each in enumerate(given) if i not in fixed and each != "zero"]
+    summands = [kind for i, kind in enumerate(kinds) if i not in fixed and kind != "zero"]
     if op.offset and op.named(arguments)[op.offset] != 0:
         summands.append("number")
     return "zero" if not summands else "sum" if summands in (["number"], ["sum"]) else None
@@ -94,11 +94,11 @@ def _at_zero(op: Op, arguments: tuple[Any, ...], given: Sequence[str | None]) ->
 def jacobian_of(residual: Block) -> Block:
     """The Jacobian of a body in its last input, as a matrix that takes the inputs of the body and a vector."""
     place = len(residual.inputs) - 1
-    found = residual.tangent((place,), residual.outputs)
+    tangent = residual.tangent((place,), residual.outputs)
     inputs = (*residual.inputs, residual.inputs[place])
-    if not found.moved:
+    if not tangent.moved:
         return _zero_of(inputs, residual.spec(residual.outputs[0]))
-    body = found.body
+    body = tangent.body
     return body.with_outputs(body.outputs[len(residual.outputs) :])
 
 
@@ -118,17 +118,17 @@ def product_with(matrix: Block, parameters: Sequence[Any]) -> Callable[[Any], An
 
 def pulled_back(body: Block, inputs: Sequence[Variable], w: Variable, wanted: Sequence[int]) -> dict[int, Variable]:
     """The gradients of -<w, body(inputs)>, by input number."""
-    given = tuple([i for i in wanted if body.inputs[i].differentiable])
-    found = body.gradient(body.outputs, given, tuple(range(len(inputs))), ())
-    gradients = inlined(found.body, [*[inputs[i] for i in found.residuals], w])
-    return {i: -gradient for i, gradient in zip(found.reached, gradients, strict=True)}
+    floating = tuple([i for i in wanted if body.inputs[i].differentiable])
+    derived = body.gradient(body.outputs, floating, tuple(range(len(inputs))), ())
+    gradients = inlined(derived.body, [*[inputs[i] for i in derived.residuals], w])
+    return {i: -gradient for i, gradient in zip(derived.reached, gradients, strict=True)}
 
 
 def pushed_forward(body: Block, inputs: Sequence[Variable], ts: Results) -> Variable | None:
     """The tangent of a body when its inputs move along tangents; None for zero."""
     moving = tuple([i for i, t in enumerate(ts) if t is not None and body.inputs[i].differentiable])
-    found = body.tangent(moving, body.outputs)
-    if not found.moved:
+    tangent = body.tangent(moving, body.outputs)
+    if not tangent.moved:
         return None
     directions = [t for i, t in enumerate(ts) if t is not None and i in moving]
-    return inlined(found.body, [*inputs, *directions])[-1]
+    return inlined(tangent.body, [*inputs, *directions])[-1]

@@ -26,12 +26,12 @@ def weighing_carries(loop: Loop, moving: Numbers, finals: Iterable[int], stacks:
     those that a gradient reaches."""
     body = loop.body
     reach = {i - loop.fixed: body.reach([i]) for i in moving if loop.fixed <= i < loop.first_slice}
-    found = {j for j in reach if j in finals or not reach[j].isdisjoint(stacks)}
+    weighing = {j for j in reach if j in finals or not reach[j].isdisjoint(stacks)}
     while True:
-        more = {j for j in reach if j not in found and not reach[j].isdisjoint([body.outputs[i] for i in found])}
+        more = {j for j in reach if j not in weighing and not reach[j].isdisjoint([body.outputs[i] for i in weighing])}
         if not more:
-            return tuple(sorted(found))
-        found |= more
+            return tuple(sorted(weighing))
+        weighing |= more
 
 
 class Factor(NamedTuple):
@@ -96,11 +96,11 @@ def step_back(
     products = []
     sums = []
     for i in summed:
-        found = None if anew else _contractions_of(results[i])
-        if found is None:
+        parts = None if anew else _contractions_of(results[i])
+        if parts is None:
             sums.append(i)
             continue
-        contractions, together = found
+        contractions, together = parts
         for f in contractions:
             for x in f.inputs:
                 if id(x) not in known:
@@ -140,7 +140,7 @@ def _contractions_of(result: Variable) -> tuple[list[Function], Function | None]
 
 
 def _is_contraction(f: Function) -> bool:
-    """Whether `f` is a contraction in which each index has one size, so that none is broadcast."""
+    """True if `f` is a contraction in which each index has one size, so that none is broadcast."""
     if f.op.axes is None or f.op.axes.indices is None:
         return False
     terms, _ = f.op.axes.indices(f)
@@ -176,10 +176,10 @@ def loop_gradients(
     stacks = [(number, gy) for number, gy in arrived if number in reached and not is_zeros(gy)]
     numbers = [number for number, _ in stacks]
     weighing = weighing_carries(loop, moving, [j for j in range(loop.carries) if not is_zeros(finals[j])], numbers)
-    given = (*[body.outputs[j] for j in weighing], *numbers)
+    seeded = (*[body.outputs[j] for j in weighing], *numbers)
     carried = tuple([loop.fixed + j for j in weighing])
     wanted = [i for i in indexes if i < loop.fixed or i >= loop.first_slice]
-    gradient, new = _gradient_of_step(loop, given, (*carried, *wanted), len(last))
+    gradient, new = _gradient_of_step(loop, seeded, (*carried, *wanted), len(last))
     place = {i: k for k, i in enumerate(gradient.reached)}
     summed = [i for i in wanted if i in place and i < loop.fixed]
     stacked = [i for i in wanted if i in place and i >= loop.first_slice]
@@ -191,40 +191,40 @@ def loop_gradients(
     residuals = [last[new[r][0]] if r in new else over_steps(n) for r, n in enumerate(gradient.residuals)]
     seeds = [*[finals[j] for j in weighing], *[gy for _, gy in stacks]]
     sums = [gradient.reached[k] for k in step.sums]
-    given_back = (
+    inputs_back = (
         *[residuals[r] for r in step.fixed], *seeds[: len(weighing)], *[zeros_like(inputs[i]) for i in sums],
         *[residuals[r] for r in (*step.after, *step.stacked)], *[seeds[k] for k in step.arriving],
     )  # fmt: skip
     carries = len(weighing) + len(sums) + len(step.after)
     back = Loop(step.body, len(step.fixed), carries, loop.length, not loop.reverse, loop.unroll)
     gxs: Gradients = [None] * len(inputs)
-    outputs = apply(op, given_back, back) if back.body.outputs else ()
+    outputs = apply(op, inputs_back, back) if back.body.outputs else ()
     for i, gx in zip([*carried, *sums, *[-1 for _ in step.after], *stacked], outputs, strict=False):
         if i >= 0:
             gxs[i] = gx
-    found = {"residual": residuals, "seed": seeds, "stack": outputs[back.carries :]}
+    values = {"residual": residuals, "seed": seeds, "stack": outputs[back.carries :]}
     for k, products, combined in step.products:
         parts = tuple([
             contraction(
-                *[found[x.kind][x.place] for x in each.factors], terms=each.terms, output=each.output,
-                matmul_precision=each.matmul_precision,
+                *[values[x.kind][x.place] for x in product.factors], terms=product.terms, output=product.output,
+                matmul_precision=product.matmul_precision,
             )
-            for each in products
+            for product in products
         ])
         gxs[gradient.reached[k]] = parts[0] if combined is None else apply(combined[0], parts, combined[1])
     return gxs
 
 
 def _gradient_of_step(
-    loop: Loop, given: Numbers, wanted: Numbers, lasts: int
+    loop: Loop, numbers: Numbers, wanted: Numbers, lasts: int
 ) -> tuple[BlockGradient, dict[int, tuple[int, int]]]:
     """The gradient of a loop's body. For each residual that is the new value of a carry, and so known from the next
     step, also that carry and the residual with its value before the step. `lasts` of the final carries are known."""
     body, fixed, slices = loop.body, tuple(range(loop.fixed)), tuple(range(loop.first_slice, len(loop.body.inputs)))
     new = {n: j for j, n in reversed([*enumerate(body.outputs[:lasts])]) if n < 0 and body.taken is not None}
-    gradient = body.gradient(given, wanted, fixed, (*slices, *new))
+    gradient = body.gradient(numbers, wanted, fixed, (*slices, *new))
     if not gradient.anew:
-        return (body.gradient(given, wanted, fixed, slices) if new else gradient), {}
+        return (body.gradient(numbers, wanted, fixed, slices) if new else gradient), {}
     places = {n: r for r, n in enumerate(gradient.residuals)}
     return gradient, {
         places[n]: (j, places[loop.fixed + j]) for n, j in new.items() if n in places and loop.fixed + j in places

@@ -42,7 +42,7 @@ class Scan(ControlOp):
 
     is_loop = True
 
-    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+    def result_specs(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
         loop = Loop(*arguments)
         finals = [loop.body.spec(number) for number in loop.body.outputs[: loop.carries]]
@@ -60,7 +60,7 @@ class Scan(ControlOp):
     def steps_to_cut(self, f: Function) -> int:
         """The number of steps; 0 if the gradient recomputes segments anyway."""
         loop = Loop(*f.arguments)
-        by_segments = f.order and any([in_place_of(op, given) is not None for op, given, _ in loop.body.steps])
+        by_segments = f.order and any([in_place_of(op, static) is not None for op, static, _ in loop.body.steps])
         return 0 if loop.segments or by_segments else loop.length
 
     def running(self, arguments: tuple[Any, ...], read: Sequence[bool]) -> list[Block]:
@@ -95,10 +95,10 @@ class Scan(ControlOp):
         numbers = range(loop.length)
         for number in reversed(numbers) if loop.reverse else numbers:
             before[number] = carry
-            given = [*same, *carry, *[steps.slice(x, number) for x in scanned]]
-            values = steps.run("body", body, given, number)
-            carry = body.picked(given, values)[: loop.carries]
-            rows[number] = body.picked(given, values, loop.stacked)
+            operands = [*same, *carry, *[steps.slice(x, number) for x in scanned]]
+            values = steps.run("body", body, operands, number)
+            carry = body.picked(operands, values)[: loop.carries]
+            rows[number] = body.picked(operands, values, loop.stacked)
         specs = [loop.stack_spec(number) for number in loop.stacked]
         stacks = [steps.stack([rows[number][k] for number in numbers], spec) for k, spec in enumerate(specs)]
         starts = [
@@ -109,52 +109,52 @@ class Scan(ControlOp):
 
     # ---------------------------------------------------------------- axes
 
-    def dependence(self, arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
-        """Which outputs depend on the inputs that are `given`."""
+    def dependence(self, arguments: tuple[Any, ...], varying: Sequence[bool]) -> list[bool]:
+        """For each output, True if it depends on an input that is `varying`."""
         loop = Loop(*arguments)
-        numbers = loop.carried.depending([i for i, is_given in enumerate(given) if is_given])
+        numbers = loop.carried.depending([i for i, varies in enumerate(varying) if varies])
         carries = [loop.fixed + j in numbers for j in range(loop.carries)]
         return [*carries, *[number in numbers for number in loop.stacked], *(carries if loop.segments else ())]
 
-    def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed:
+    def followed(self, f: Function, starts: Given, count: int, walk: Walk) -> Followed:
         """An axis may be the step axis if nothing along it is carried from step to step."""
         loop = Loop(*f.arguments)
-        positions = {axes.index(0) for i, axes in given if axes is not None and i >= loop.first_slice and 0 in axes}
+        positions = {axes.index(0) for i, axes in starts if axes is not None and i >= loop.first_slice and 0 in axes}
         steps = min(positions, default=None)
         state: dict[int, Axes | None] = {}
-        for i, axes in given:
+        for i, axes in starts:
             if axes is None or (steps is not None and (i < loop.first_slice or axes[steps] != 0)):
                 state[i] = None
             elif i >= loop.first_slice:
                 state[i] = tuple([a - 1 for k, a in enumerate(axes) if k != steps])
             else:
                 state[i] = axes
-        found = loop.carried.followed(state, count - (steps is not None), walk, mixed=steps is not None)
+        places = loop.carried.followed(state, count - (steps is not None), walk, mixed=steps is not None)
         carries = range(loop.fixed, loop.first_slice)
-        results: dict[int, Axes | None] = {i - loop.fixed: found[i] for i in carries if i in found}
+        results: dict[int, Axes | None] = {i - loop.fixed: places[i] for i in carries if i in places}
         for place, number in enumerate(loop.stacked, start=loop.carries):
-            if number in found:
-                results[place] = _stacked(found[number], steps)
+            if number in places:
+                results[place] = _stacked(places[number], steps)
         for place, number in enumerate(carries if loop.segments else (), start=loop.first_start):
-            if number in found:
-                results[place] = None if steps is not None else _stacked(found[number], None)
+            if number in places:
+                results[place] = None if steps is not None else _stacked(places[number], None)
         return results
 
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
         """One loop that computes all elements; the axis of steps is the first inside of it, and the second outside"""
         loop, (count,) = Loop(*f.arguments), size_of(operands)
-        body, depending = loop.body, loop.carried.depending([i for i, each in enumerate(operands) if each.lead])
+        body, depending = loop.body, loop.carried.depending([i for i, operand in enumerate(operands) if operand.lead])
         kinds = kinds_of([i in depending for i in range(len(operands))])
         is_read = read[loop.carries : loop.first_start]
-        wanted = list(dict.fromkeys([n for n, each in zip(loop.stacked, is_read, strict=True) if each]))
+        wanted = list(dict.fromkeys([n for n, reads in zip(loop.stacked, is_read, strict=True) if reads]))
         carried = kinds[loop.fixed : loop.first_slice]
         numbers = (*body.outputs[: loop.carries], *wanted)
         batched = loop._replace(body=body.batched(kinds, count, numbers, (*carried, *[""] * len(wanted))))
         inputs = []
-        for i, (each, kind) in enumerate(zip(operands, kinds, strict=True)):
-            value = each.widened()
+        for i, (operand, kind) in enumerate(zip(operands, kinds, strict=True)):
+            value = operand.widened()
             if kind and loop.fixed <= i < loop.first_slice:
-                value = each.full((count,))
+                value = operand.full((count,))
             elif kind and i >= loop.first_slice:
                 value = swapaxes(value, 0, 1)
             inputs.append(value)
@@ -174,15 +174,15 @@ class Scan(ControlOp):
     def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
         """With (c', y) = body(k, c, x) at each step, from the last to the first: gk += gk', gc = gc', gx = gx', where
         (gk', gc', gx') is the gradient of <gc, c'> + <gy, y> in (k, c, x)"""
-        loop, asked = Loop(*f.arguments), build_options().emitting.segments
-        sizes = loop.segments or (() if asked is None else asked(f))
+        loop, segments_of = Loop(*f.arguments), build_options().emitting.segments
+        sizes = loop.segments or (() if segments_of is None else segments_of(f))
         return segments.gradients(f, loop._replace(segments=sizes), gys, indexes)
 
     def tangents(self, f: Function, ts: Results, read: Sequence[bool]) -> Gradients:
         """One loop of (c, dc) with (c', dc', dy) = body and its tangent at (k, c, x) along (dk, dc, dx)"""
         loop = Loop(*f.arguments)
-        asked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
-        moved = loop.carried.along(f.inputs, ts, asked)
+        wanted = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
+        moved = loop.carried.along(f.inputs, ts, wanted)
         both = loop._replace(body=moved.step.body, fixed=moved.step.fixed, carries=moved.step.carries)
         outputs = apply(self, moved.inputs, both)
         finals = {i - loop.fixed: outputs[loop.carries + k] for k, i in enumerate(moved.carried)}
@@ -213,8 +213,8 @@ class Scan(ControlOp):
     def with_changing_carries(self, arguments: tuple[Any, ...]) -> Smaller | None:
         """Carries that no step changes are the same at each step."""
         loop = Loop(*arguments)
-        found = settled(loop)
-        return None if found is None else without_unchanging(loop, found)
+        rest = settled(loop)
+        return None if rest is None else without_unchanging(loop, rest)
 
 
 def _numbered(name: str, count: int) -> list[str]:
@@ -225,10 +225,10 @@ def _stacked(axes: Axes | None, steps: int | None) -> Axes | None:
     """The axes of a value, as axes of its stack."""
     if axes is None:
         return None
-    found = [a + 1 for a in axes]
+    stacked = [a + 1 for a in axes]
     if steps is not None:
-        found.insert(steps, 0)
-    return tuple(found)
+        stacked.insert(steps, 0)
+    return tuple(stacked)
 
 
 @Scan.declared(type_name="Scan", multiple_results=True, lockstep=True)
@@ -244,10 +244,10 @@ def scan_of_body(
     same, first, scanned = x[:fixed], x[fixed : loop.first_slice], x[loop.first_slice :]
 
     def step(carry: tuple[Any, ...], slices: tuple[Any, ...]) -> tuple[Any, Any]:
-        given = (*same, *carry, *slices)
-        values = body.run(given)
-        after = body.picked(given, values, body.outputs[:carries])
-        return tuple(after), tuple(body.picked(given, values, loop.stacked))
+        operands = (*same, *carry, *slices)
+        values = body.run(operands)
+        after = body.picked(operands, values, body.outputs[:carries])
+        return tuple(after), tuple(body.picked(operands, values, loop.stacked))
 
     def scan(step: Any, carry: Any, slices: Any, length: int) -> Any:
         return lax.scan(step, carry, slices, length=length, reverse=reverse, unroll=max(1, min(unroll, length)))
@@ -299,12 +299,12 @@ def looped(
     """The final carries of a loop, and its stacks. Unchanging carries become fixed inputs. The first carries belong to
     the leaves `updated`, which get their final values; these are not among the results."""
     loop = Loop(*body, length, reverse, unroll)
-    found = settled(loop) or Settled(loop, tuple(range(len(inputs))), frozenset())
-    changing = [j for j in range(loop.carries) if j not in found.unchanging]
+    rest = settled(loop) or Settled(loop, tuple(range(len(inputs))), frozenset())
+    changing = [j for j in range(loop.carries) if j not in rest.unchanging]
     effects = tuple([(leaf, changing.index(j)) for j, leaf in enumerate(updated) if j in changing])
-    made = iter(apply(scan_of_body, tuple([inputs[i] for i in found.inputs]), found.loop, effects))
-    finals = [next(made) if j in changing else inputs[loop.fixed + j] for j in range(loop.carries)]
-    return [*finals[len(updated) :], *itertools.islice(made, loop.results - loop.carries)]
+    outputs = iter(apply(scan_of_body, tuple([inputs[i] for i in rest.inputs]), rest.loop, effects))
+    finals = [next(outputs) if j in changing else inputs[loop.fixed + j] for j in range(loop.carries)]
+    return [*finals[len(updated) :], *itertools.islice(outputs, loop.results - loop.carries)]
 
 # ---------------------------------------------------------------- loops with fewer carries
 
@@ -322,38 +322,38 @@ def merge_equal_carries(loop: Loop, classes: Numbers, anew: Anew) -> Smaller | N
     while True:
         inputs = [leaves[i] for i in classes]
         results = body.picked(inputs, canonical(body, inputs))
-        found: dict[tuple[int, Variable], int] = {}
-        told_apart = [found.setdefault((classes[i], y), i) for i, y in zip(carried, results, strict=False)]
+        first: dict[tuple[int, Variable], int] = {}
+        told_apart = [first.setdefault((classes[i], y), i) for i, y in zip(carried, results, strict=False)]
         after = (*classes[: loop.fixed], *told_apart, *classes[loop.first_slice :])
         if after == classes:
             break
         classes = after
     if len(set(told_apart)) == len(told_apart):
         return None
-    kept = [i for i in range(len(leaves)) if classes[i] == i or i not in carried]
-    carries = [i for i in kept if i in carried]
+    distinct = [i for i in range(len(leaves)) if classes[i] == i or i not in carried]
+    carries = [i for i in distinct if i in carried]
     finals = [results[i - loop.fixed] for i in carries]
     one = loop._replace(
-        body=close([*finals, *results[loop.carries :]], [leaves[i] for i in kept]), carries=len(carries)
+        body=close([*finals, *results[loop.carries :]], [leaves[i] for i in distinct]), carries=len(carries)
     )
     stacks = len(results) - loop.carries
     place = {i: k for k, i in enumerate(carries)}
-    own = [place[i] for i in told_apart]
-    outputs = (*own, *range(len(carries), len(carries) + stacks), *[len(carries) + stacks + k for k in own])
-    starts = [one.first_start + k for k in own] if loop.segments else []
-    return Smaller(tuple(one), tuple(kept), (*outputs, *(None,) * (loop.first_start - len(outputs)), *starts))
+    places = [place[i] for i in told_apart]
+    outputs = (*places, *range(len(carries), len(carries) + stacks), *[len(carries) + stacks + k for k in places])
+    starts = [one.first_start + k for k in places] if loop.segments else []
+    return Smaller(tuple(one), tuple(distinct), (*outputs, *(None,) * (loop.first_start - len(outputs)), *starts))
 
 
-def without_unchanging(loop: Loop, found: Settled) -> Smaller:
-    """A replacement for a loop in which no step changes the carries that are missing from `found`."""
+def without_unchanging(loop: Loop, changing: Settled) -> Smaller:
+    """A replacement for a loop in which no step changes the carries that are missing from `changing`."""
 
     def carries(first: int, steps: int) -> list[int | tuple[int, int]]:
         """For each carry, its output, counted from `first`; or its input and how many times to repeat it."""
-        own = itertools.count(first)
-        return [(loop.fixed + j, steps) if j in found.unchanging else next(own) for j in range(loop.carries)]
+        numbers = itertools.count(first)
+        return [(loop.fixed + j, steps) if j in changing.unchanging else next(numbers) for j in range(loop.carries)]
 
-    one = found.loop
+    one = changing.loop
     outputs = [*carries(0, 0), *range(one.carries, one.results), *carries(one.results, loop.length)]
     rest = (None,) * (loop.first_start - len(outputs))
     starts = carries(one.first_start, loop.start_specs()[0].shape[0]) if loop.segments else []
-    return Smaller(tuple(one), found.inputs, (*outputs, *rest, *starts))
+    return Smaller(tuple(one), changing.inputs, (*outputs, *rest, *starts))

@@ -65,10 +65,10 @@ class _BySegments:
         self.size, (self.count, self.rest) = loop.segments[0], loop.parts
         self.finals = list(gys[: loop.carries])
         self.gys = [gy for _, gy in arrived]
-        given = Loop(*f.arguments).segments
-        outputs = f.outputs if given else apply(f.op, f.inputs, loop)
+        segments = Loop(*f.arguments).segments
+        outputs = f.outputs if segments else apply(f.op, f.inputs, loop)
         self.starts = outputs[loop.first_start :]
-        self.at_starts = gys[loop.first_start :] if given else [zeros_like(x) for x in self.starts]
+        self.at_starts = gys[loop.first_start :] if segments else [zeros_like(x) for x in self.starts]
 
     def gradients(self) -> Gradients:
         """One gradient for each input."""
@@ -134,13 +134,13 @@ class _BySegments:
         body = checkpoint_of(segment_of(self.op, self._inner(self.size)))
         outer = Loop(body, loop.fixed, loop.carries, self.count, loop.reverse, 1)
         first = 1 if self.rest and loop.reverse else 0
-        own = _Stretch(first, first + self.count, not self.rest)
+        starts = _Stretch(first, first + self.count, not self.rest)
         inputs = [
             *self.inputs[: loop.first_slice], *[stretch.of(x, cut) for x in self.inputs[loop.first_slice :]]
         ]  # fmt: skip
-        over_steps = dict(enumerate(inputs)) | {loop.fixed + j: own.of(x) for j, x in enumerate(self.starts)}
+        over_steps = dict(enumerate(inputs)) | {loop.fixed + j: starts.of(x) for j, x in enumerate(self.starts)}
         arrived = [(n, stretch.of(gy, cut)) for n, gy in zip(body.outputs[loop.carries :], self.gys, strict=True)]
-        arrived += [(loop.fixed + j, own.of(gc)) for j, gc in enumerate(self.at_starts) if not is_zeros(gc)]
+        arrived += [(loop.fixed + j, starts.of(gc)) for j, gc in enumerate(self.at_starts) if not is_zeros(gc)]
         gxs = loop_gradients(self.op, outer, inputs, over_steps.__getitem__, self.finals, arrived, self.indexes)
         steps = (self.count * self.size,)
         return [

@@ -33,7 +33,7 @@ class WhileLoop(ControlOp):
         _, body, fixed = arguments
         return Carried(body, fixed, len(body.outputs))
 
-    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+    def result_specs(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
         body: Block = arguments[1]
         return tuple([body.spec(number) for number in body.outputs])
@@ -61,39 +61,39 @@ class WhileLoop(ControlOp):
     def run_in_steps(self, arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
         """The forward computation, with inspection of the bodies."""
         goes_on, body, fixed = arguments
-        given = list(inputs)
+        operands = list(inputs)
         for number in itertools.count():
-            (runs,) = goes_on.picked(given, steps.run("condition", goes_on, given, number))
+            (runs,) = goes_on.picked(operands, steps.run("condition", goes_on, operands, number))
             if not np.asarray(steps.array(runs)).any():
                 break
-            given[fixed:] = body.picked(given, steps.run("body", body, given, number))
-        return given[fixed:]
+            operands[fixed:] = body.picked(operands, steps.run("body", body, operands, number))
+        return operands[fixed:]
 
     # ---------------------------------------------------------------- axes
 
-    def dependence(self, arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
-        """Which outputs depend on the inputs that are `given`."""
+    def dependence(self, arguments: tuple[Any, ...], varying: Sequence[bool]) -> list[bool]:
+        """For each output, True if it depends on an input that is `varying`."""
         goes_on, _, fixed = arguments
         carried = self.carried(arguments)
-        numbers = carried.depending([i for i, is_given in enumerate(given) if is_given])
+        numbers = carried.depending([i for i, varies in enumerate(varying) if varies])
         apart = goes_on.outputs[0] in goes_on.depending([i for i in numbers if i >= 0])
         return [apart or fixed + j in numbers for j in range(carried.carries)]
 
-    def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed:
+    def followed(self, f: Function, starts: Given, count: int, walk: Walk) -> Followed:
         """Follow axes through all steps; if the condition depends on a followed input, no axis keeps its place."""
         goes_on, _, fixed = f.arguments
-        found = self.carried(f.arguments).followed(dict(given), count, walk)
-        inputs = {i: axes for i, axes in found.items() if i >= 0}
+        places = self.carried(f.arguments).followed(dict(starts), count, walk)
+        inputs = {i: axes for i, axes in places.items() if i >= 0}
         carries = range(len(f.specs))
         if goes_on.outputs[0] in followed_through(goes_on, inputs, count, walk):
             return dict.fromkeys(carries)
-        return {j: found[fixed + j] for j in carries if fixed + j in found}
+        return {j: places[fixed + j] for j in carries if fixed + j in places}
 
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
         """One loop while the condition holds for any element; elements for which it does not hold stay unchanged"""
         goes_on, body, fixed = f.arguments
         (count,) = size_of(operands)
-        depending = self.carried(f.arguments).depending([i for i, each in enumerate(operands) if each.lead])
+        depending = self.carried(f.arguments).depending([i for i, operand in enumerate(operands) if operand.lead])
         leading = tuple([i in depending for i in range(len(body.inputs))])
         if goes_on.outputs[0] in goes_on.depending([i for i, has_lead in enumerate(leading) if has_lead]):
             leading = (*leading[:fixed], *(True,) * len(body.outputs))  # elements stop at different steps
@@ -102,8 +102,8 @@ class WhileLoop(ControlOp):
             condition = goes_on.batched(kinds_of(leading), count, goes_on.outputs, ("",))
             step = body.batched(kinds_of(leading), count, body.outputs, kinds_of(leading[fixed:]))
         inputs = tuple([
-            each.full((count,)) if has_lead and i >= fixed else each.widened()
-            for i, (each, has_lead) in enumerate(zip(operands, leading, strict=True))
+            operand.full((count,)) if has_lead and i >= fixed else operand.widened()
+            for i, (operand, has_lead) in enumerate(zip(operands, leading, strict=True))
         ])
         results: Results = apply(self, inputs, (condition, step, fixed))
         return results
@@ -149,12 +149,12 @@ def until_all_are_done(
     how_many = create(total, (create(cast, (holds,), ("bool",), order=order),), (None, False), order=order)
     inputs = step.leaves()
     runs = create(cast, tuple(condition.placed(inputs)), ("bool",), order=order)
-    given = inputs
+    operands = inputs
     if while_of_bodies in body.ops:  # it might not end for elements that have stopped
-        given = [*inputs[:fixed], *with_stand_ins(runs, inputs[fixed:])]
+        operands = [*inputs[:fixed], *with_stand_ins(runs, inputs[fixed:])]
     after = [
         create(where, (runs, new, x), (), order=order)
-        for new, x in zip(step.placed(given), inputs[fixed:], strict=True)
+        for new, x in zip(step.placed(operands), inputs[fixed:], strict=True)
     ]
     return close([how_many], some), close(after, inputs)
 

@@ -52,8 +52,8 @@ class Sized(Op):
             return tuple([fun.inputs[fun.active[i]] for i in wrt])
         return tuple([s for s in fun.outputs if order == 0 or s.differentiable])
 
-    def is_heavy(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> bool:
-        """Whether the traced function is heavy: its derivatives do as much work per element."""
+    def is_heavy(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> bool:
+        """True if the traced function is heavy: its derivatives do as much work per element."""
         return bool(arguments[0].heavy)
 
 
@@ -151,7 +151,7 @@ LOOPS_SELECT = (
 
 
 def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
-    """Whether the gradient needs forward mode because JAX has no reverse mode for `fun`. NotImplementedError: it has
+    """True if the gradient needs forward mode because JAX has no reverse mode for `fun`. NotImplementedError: it has
     neither."""
     everything = tuple(range(len(fun.active)))
     reverse = _reason_unsupported(jax_gradient, fun, order, slot, everything, False)
@@ -172,13 +172,13 @@ def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
 
 
 def has_derivative(fun: TracedFunction, order: int) -> bool:
-    """Whether JAX can differentiate `fun` in forward mode `order` times."""
+    """True if JAX can differentiate `fun` in forward mode `order` times."""
     return _reason_unsupported(jax_derivative, fun, order) is None
 
 
 @functools.lru_cache(maxsize=1024)
 def is_linear_in_weights(fun: TracedFunction, order: int, *arguments: Any) -> bool:
-    """Whether JAX sees that the gradient is linear in the weights. By a user's rule for `custom_vjp` it need not be."""
+    """True if JAX sees that the gradient is linear in the weights. By a user's rule for `custom_vjp` it need not be."""
     inputs = inputs_of(fun, order, weighted=True)
     weights = range(len(inputs_of(fun, order)), len(inputs))
     results = [fun.inputs[fun.active[i]] for i in arguments[1]]
@@ -192,7 +192,7 @@ def is_linear_in_weights(fun: TracedFunction, order: int, *arguments: Any) -> bo
 
 @functools.lru_cache(maxsize=1024)
 def follows_what_moves(fun: TracedFunction) -> bool:
-    """Whether derivatives of `fun` depend on which inputs move: a rule inside is told, or raises if all of them do.
+    """True if derivatives of `fun` depend on which inputs move: a rule inside is told, or raises if all of them do.
 
     Rules that are told, and derivatives by what a `custom_vjp` closes over, are never tried: where they raise, JAX's
     own cache stays half filled, and later calls fail that are right.

@@ -91,10 +91,10 @@ class JaxFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply `fun` to pytrees of Variables, arrays and numbers; the result is a pytree of Variables."""
-        given = self._marked(args), self._marked_names(kwargs)
-        leaves, tree = jax.tree.flatten(given)
+        marked = self._marked(args), self._marked_names(kwargs)
+        leaves, tree = jax.tree.flatten(marked)
         if any(map(is_key, leaves)):
-            leaves, tree = jax.tree.flatten(jax.tree.map(lambda v: KeyData.of(v) if is_key(v) else v, given))
+            leaves, tree = jax.tree.flatten(jax.tree.map(lambda v: KeyData.of(v) if is_key(v) else v, marked))
         floating = common_floating(leaves)
         needs_x64 = any([_needs_x64(leaf, floating) for leaf in leaves])
         described: list[Fixed | Given] = []
@@ -158,16 +158,16 @@ class JaxFunction:
         """Trace the function for arguments of a kind. If a custom derivative rule inside reads an array that the
         function computes from constants, such arrays are computed eagerly: the rule runs again for derivatives, when a
         tracer of the first trace is no longer valid."""
-        found = self._traced(tree, described, needs_x64)
-        if not reads_around(found.key[0]):
-            return found
+        traced = self._traced(tree, described, needs_x64)
+        if not reads_around(traced.key[0]):
+            return traced
         with jax.ensure_compile_time_eval(), deriving_rules_once(anew=True):
             return self._traced(tree, described, needs_x64)
 
     def _traced(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Traced:
         def flat(*arrays: Any) -> Any:
-            given = iter(arrays)
-            leaves = [d.value if isinstance(d, Fixed) else next(given) for d in described]
+            remaining = iter(arrays)
+            leaves = [d.value if isinstance(d, Fixed) else next(remaining) for d in described]
             args, kwargs = jax.tree.unflatten(tree, leaves)
             return self._returned(self.fun(*args, **kwargs))
 
@@ -281,11 +281,11 @@ class _Caches:
     @classmethod
     def of(cls, owner: Any) -> dict[Any, dict[Any, Any]]:
         """The caches of a function or a function with a custom rule."""
-        kept = owner.__dict__.get(cls._NAME)
-        if kept is None or kept._owner() is not owner:
-            owner.__dict__[cls._NAME] = kept = cls(owner)
-        found: dict[Any, dict[Any, Any]] = kept.found
-        return found
+        caches = owner.__dict__.get(cls._NAME)
+        if caches is None or caches._owner() is not owner:
+            owner.__dict__[cls._NAME] = caches = cls(owner)
+        by_options: dict[Any, dict[Any, Any]] = caches.found
+        return by_options
 
     def __reduce__(self) -> Any:
         return type(None), ()
@@ -342,7 +342,7 @@ def _number(value: bool | int | float, needs_x64: bool) -> np.ndarray[Any, Any]:
 
 
 def _needs_x64(leaf: Any, floating: DType | None) -> bool:
-    """Whether a leaf of the arguments needs 64 bits: a Variable, or an array that is not cast to `floating`. Arrays of
+    """True if a leaf of the arguments needs 64 bits: a Variable, or an array that is not cast to `floating`. Arrays of
     integers become those of JAX's settings, such as int32 labels, if these hold them."""
     if _is_wide_integer(leaf):
         range_of_32 = np.iinfo(np.int32 if leaf.dtype.kind == "i" else np.uint32)

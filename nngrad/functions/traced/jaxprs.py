@@ -29,15 +29,15 @@ def jaxpr_for(function: Callable[..., Any], inputs: Sequence[Spec]) -> ClosedJax
 def called_function(equation: Any) -> ClosedJaxpr | None:
     """The jaxpr that an equation calls on its inputs; None if there is none."""
     if equation.primitive.name == CALL_OF_OBJECT:
-        given = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in equation.invars]
-        with x64_if(any([v.dtype.itemsize >= 8 for v in given])):
+        inputs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in equation.invars]
+        with x64_if(any([v.dtype.itemsize >= 8 for v in inputs])):
             trace = interrupt_safe(jax.make_jaxpr(lambda *x: equation.primitive.to_lojax(*x, **equation.params)))
-            called: ClosedJaxpr = trace(*given)
+            called: ClosedJaxpr = trace(*inputs)
             return called
     for name in ("jaxpr", "call_jaxpr"):
-        found = equation.params.get(name)
-        if isinstance(found, ClosedJaxpr | Jaxpr):
-            return found if isinstance(found, ClosedJaxpr) else ClosedJaxpr(found, [])
+        inner = equation.params.get(name)
+        if isinstance(inner, ClosedJaxpr | Jaxpr):
+            return inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, [])
     return None
 
 
@@ -87,12 +87,12 @@ def counts_of_scan(params: dict[str, Any]) -> tuple[int, int]:
 def constants_in(closed: ClosedJaxpr) -> list[list[Any]]:
     """The lists of constants of a jaxpr and of those nested in it."""
     inside = [x for equation in equations_in(closed.jaxpr) for x in held_by(equation) if isinstance(x, ClosedJaxpr)]
-    return [closed.consts, *[each.consts for each in inside]]
+    return [closed.consts, *[inner.consts for inner in inside]]
 
 
 def holds_tracers(closed: ClosedJaxpr) -> bool:
-    """Whether a constant in it, or nested in it, is a tracer, which is useless once its trace has ended."""
-    return any([isinstance(each, jax.core.Tracer) for held in constants_in(closed) for each in held])
+    """True if a constant in it, or nested in it, is a tracer, which is useless once its trace has ended."""
+    return any([isinstance(constant, jax.core.Tracer) for held in constants_in(closed) for constant in held])
 
 
 def let_own_arrays(closed: ClosedJaxpr) -> None:
@@ -100,8 +100,8 @@ def let_own_arrays(closed: ClosedJaxpr) -> None:
     write to them later; a cached function would then compute something else."""
     for held in constants_in(closed):
         held[:] = map(_own, held)
-    for each in jaxprs_in(closed.jaxpr):
-        for v in (*each.outvars, *[v for eqn in each.eqns for v in eqn.invars]):
+    for jaxpr in jaxprs_in(closed.jaxpr):
+        for v in (*jaxpr.outvars, *[v for eqn in jaxpr.eqns for v in eqn.invars]):
             if isinstance(v, Literal):
                 v.val = _own(v.val)
 

@@ -40,6 +40,6 @@ class KeyData:
 
 
 def is_key(value: Any) -> bool:
-    """Whether `value` is an array of random keys, or describes one."""
+    """True if `value` is an array of random keys, or describes one."""
     dtype = getattr(value, "dtype", None)
     return not isinstance(dtype, np.dtype | None) and bool(jnp.issubdtype(dtype, jax.dtypes.prng_key))

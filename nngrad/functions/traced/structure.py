@@ -166,7 +166,7 @@ class OfDerivative:
 
 
 def reads_around(structure: Hashable) -> bool:
-    """Whether a custom rule inside reads a tracer of the enclosing trace, or of one around it. Tracers read by rules
+    """True if a custom rule inside reads a tracer of the enclosing trace, or of one around it. Tracers read by rules
     within derivatives do not count, such as the order of `jax.scipy.special.expn`: they belong to the derivative."""
     return any([isinstance(x, ByIdentity) and isinstance(x.value, jax.core.Tracer) for x in jax.tree.leaves(structure)])
 
@@ -186,10 +186,10 @@ def _derivative_in(call: Any, around: Around) -> Hashable | None:
         return None
     try:
         closed = derivative_of(call)
-    except Exception:  # no derivative, as for some of JAX's own functions, or the rule raises an error of its own
+    except Exception:  # no derivative, as in some of JAX's own functions, or the rule raises an error of its own
         return None
-    found = _structure_of(closed.jaxpr, True, around), tuple([key_of_array(c) for c in closed.consts])
-    return OfDerivative(found) if len(around) > 1 else found
+    structure = _structure_of(closed.jaxpr, True, around), tuple([key_of_array(c) for c in closed.consts])
+    return OfDerivative(structure) if len(around) > 1 else structure
 
 
 def derivative_of(call: Any) -> ClosedJaxpr:
@@ -202,8 +202,8 @@ def derivative_of(call: Any) -> ClosedJaxpr:
     if forward:
         moved = [jax.ShapeDtypeStruct(v.shape, _tangent_dtype(v.dtype)) for v in moved]
 
-    def derivative(*given: Any) -> Any:
-        return (along if forward else back)(run, given[:count], range(first, count), given[count:])
+    def derivative(*arrays: Any) -> Any:
+        return (along if forward else back)(run, arrays[:count], range(first, count), arrays[count:])
 
     with x64_if(any([not is_opaque(v) and v.dtype.itemsize >= 8 for v in abstract])):
         closed: ClosedJaxpr = interrupt_safe(jax.make_jaxpr(derivative))(*abstract, *moved)
@@ -218,7 +218,7 @@ def _filled_at_once(equations: list[Any], results: list[Any]) -> list[Any]:
     """The same equations, with each array that is filled with one number made in one step: `jax.vmap` adds a step per
     axis."""
     filled: dict[Any, Literal] = {}
-    found = []
+    replaced = []
     for equation in equations:
         if equation.primitive.name == "broadcast_in_dim" and len(equation.invars) == 1:
             (x,) = equation.invars
@@ -227,11 +227,11 @@ def _filled_at_once(equations: list[Any], results: list[Any]) -> list[Any]:
                 filled[equation.outvars[0]] = number
                 params = {**equation.params, "broadcast_dimensions": ()}
                 equation = equation.replace(invars=[number], params=params)
-        found.append(equation)
-    read = {v for equation in found for v in equation.invars if not isinstance(v, Literal)}.union(
+        replaced.append(equation)
+    read = {v for equation in replaced for v in equation.invars if not isinstance(v, Literal)}.union(
         [v for v in results if not isinstance(v, Literal)]
     )
-    return [e for e in found if not e.outvars or e.outvars[0] not in filled or e.outvars[0] in read]
+    return [e for e in replaced if not e.outvars or e.outvars[0] not in filled or e.outvars[0] in read]
 
 
 def frozen(value: Any, derivatives: bool = True, around: Around = ()) -> Hashable:
@@ -262,7 +262,7 @@ def key_of_array(array: Any) -> Hashable:
 
 
 def is_opaque(array: Any) -> bool:
-    """Whether the values of an array cannot be read, such as those of random keys."""
+    """True if the values of an array cannot be read, such as those of random keys."""
     return bool(jnp.issubdtype(array.dtype, jax.dtypes.extended))
 
 
@@ -275,7 +275,7 @@ def array_value(array: Any) -> Hashable:
 
 
 def is_told_what_moves(jaxpr: Jaxpr) -> bool:
-    """Whether a custom rule inside is told which inputs move, and which results have a gradient (`symbolic_zeros`)."""
+    """True if a custom rule inside is told which inputs move, and which results have a gradient (`symbolic_zeros`)."""
     return any([parameters_of(eqn).get("symbolic_zeros") for eqn in equations_in(jaxpr)])
 
 
@@ -323,13 +323,13 @@ class TracedFunction:
                     "jax_enable_x64 where JAX's own transformations run a 64-bit graph"
                 )
         count = len(self._jaxpr.constvars)
-        given = iter(arrays)
-        consts = [self._baked[i] if i in self._baked else next(given) for i in range(count)]
-        results = jax.core.eval_jaxpr(self._jaxpr, consts, *given)
+        remaining = iter(arrays)
+        consts = [self._baked[i] if i in self._baked else next(remaining) for i in range(count)]
+        results = jax.core.eval_jaxpr(self._jaxpr, consts, *remaining)
         return tuple([results[i] for i in self._results])
 
     def loops_select(self, only: bool = False) -> bool:
-        """Whether a loop of unknown length inside is decided by comparisons of the active inputs, as in a bisection;
+        """True if a loop of unknown length inside is decided by comparisons of the active inputs, as in a bisection;
         if `only`, whether it depends on what it reads by these alone."""
         places = [i for i in range(len(self._jaxpr.constvars) + len(self._jaxpr.invars)) if i not in self._baked]
         return loops_select(self._jaxpr, [places[i] for i in self.active], only)
@@ -389,8 +389,8 @@ def _function_of_rule(call: Any) -> Any:
 def rules_of(call: Any) -> Hashable:
     """A key for the custom rules of a call. Keys are equal if the user's functions are the same, in the same wrappers
     of JAX. What JAX stores in these about one trace does not count."""
-    kept = {key: value for key, value in parameters_of(call).items() if key not in _NO_RULES}
-    return tuple([(key, _wrapped(value, _MOST_WRAPPERS)) for key, value in sorted(kept.items())])
+    rules = {key: value for key, value in parameters_of(call).items() if key not in _NO_RULES}
+    return tuple([(key, _wrapped(value, _MOST_WRAPPERS)) for key, value in sorted(rules.items())])
 
 
 def _wrapped(value: Any, depth: int) -> Hashable:
@@ -414,10 +414,10 @@ def _held_by_wrapper(value: Any) -> Sequence[Any] | None:
         return (value.val,)
     if not isinstance(value, FunctionType) or not (value.__module__ or "").startswith("jax."):
         return None
-    kept = _MEMORY if value.__name__ == "memoized" else ()
+    of_traces = _MEMORY if value.__name__ == "memoized" else ()
     named = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
     with contextlib.suppress(ValueError):  # an empty cell
-        return value.__code__, *[cell.cell_contents for name, cell in named if name not in kept]
+        return value.__code__, *[cell.cell_contents for name, cell in named if name not in of_traces]
     return None
 
 
@@ -435,19 +435,19 @@ _MOST_WRAPPERS = 24
 def reaching_closed_over(jaxpr: Jaxpr) -> set[int]:
     """The floating inputs that closed-over values of functions with `custom_vjp` depend on. Bodies are included, which
     are nested a few levels deep at most. If a loop contains such a function, all its inputs count."""
-    found: set[Any] = set()
+    reaching: set[Any] = set()
     for equation in reversed(jaxpr.eqns):
         name = name_of(equation)
-        if not found.isdisjoint(equation.outvars) and name != "stop_gradient":
-            found.update(_that_move(equation.invars))
+        if not reaching.isdisjoint(equation.outvars) and name != "stop_gradient":
+            reaching.update(_that_move(equation.invars))
         if name == "custom_vjp_call":
-            found.update(_that_move(equation.invars[: count_closed_over(equation)]))
+            reaching.update(_that_move(equation.invars[: count_closed_over(equation)]))
             continue
         for body in bodies_of(equation):
             reached, inputs = reaching_closed_over(body), equation.invars[name == "cond" :]  # a branch's index is first
             fits = name not in ("scan", "while") and len(inputs) == len(body.invars)
-            found.update(_that_move([inputs[i] for i in reached] if fits else inputs if reached else []))
-    return {i for i, v in enumerate((*jaxpr.constvars, *jaxpr.invars)) if v in found}
+            reaching.update(_that_move([inputs[i] for i in reached] if fits else inputs if reached else []))
+    return {i for i, v in enumerate((*jaxpr.constvars, *jaxpr.invars)) if v in reaching}
 
 
 def _that_move(variables: Sequence[Any]) -> list[Var]:

@@ -70,7 +70,7 @@ class Communicator:
 
         Raises:
             RuntimeError: Too late: JAX has already computed something.
-            Exception: As for `nn.hosts.initialize`, if not all processes have called this.
+            Exception: As in `nn.hosts.initialize`, if not all processes have called this.
         """
         if self._groups:
             return
@@ -122,8 +122,8 @@ class Communicator:
         """
         world = self._world
         try:
-            name, given = name_ranks
-            ranks = tuple([rank.__index__() for rank in given])
+            name, listed = name_ranks
+            ranks = tuple([rank.__index__() for rank in listed])
         except (TypeError, ValueError, AttributeError):
             raise TypeError(f"name_ranks: expected a pair of a name and a list of ranks, got {name_ranks!r}") from None
         if not isinstance(name, str):
@@ -167,15 +167,15 @@ class Communicator:
         """Replace the arrays of one process by their sums over the processes; those of the others stay unchanged.
 
         Args:
-            data: As for `all_reduce`.
+            data: As in `all_reduce`.
             dst: The position in the group of the process that gets the sums.
-            division: As for `all_reduce`.
-            inplace: As for `all_reduce`.
-            group: As for `all_reduce`.
+            division: As in `all_reduce`.
+            inplace: As in `all_reduce`.
+            group: As in `all_reduce`.
 
         Raises:
-            TypeError: As for `all_reduce`.
-            ValueError: As for `all_reduce`, or `dst` is out of range.
+            TypeError: As in `all_reduce`.
+            ValueError: As in `all_reduce`, or `dst` is out of range.
         """
         root = self._place(dst, group, "dst")
         self._sum(cells_in(data, "data"), group, division, None if inplace else packs_of, root)
@@ -184,14 +184,14 @@ class Communicator:
         """Replace arrays by copies of those of one process.
 
         Args:
-            data: As for `all_reduce`.
+            data: As in `all_reduce`.
             src: The position in the group of the process that sends its arrays.
-            inplace: As for `all_reduce`.
-            group: As for `all_reduce`.
+            inplace: As in `all_reduce`.
+            group: As in `all_reduce`.
 
         Raises:
-            TypeError: As for `all_reduce`.
-            ValueError: As for `all_reduce`, or `src` is out of range.
+            TypeError: As in `all_reduce`.
+            ValueError: As in `all_reduce`, or `src` is out of range.
         """
         cells, processes = cells_in(data, "data"), self._processes(group)
         root = self._place(src, group, "src")
@@ -206,17 +206,17 @@ class Communicator:
         Args:
             ndarray: The array of this process.
             ndarray_list: An NdArray for each process, with the shape and dtype of `ndarray`.
-            group: As for `all_reduce`.
+            group: As in `all_reduce`.
 
         Raises:
             TypeError: Something is not an NdArray.
-            ValueError: As for `all_reduce`, or the list does not fit.
+            ValueError: As in `all_reduce`, or the list does not fit.
         """
-        (given,), cells = cells_in(ndarray, "ndarray"), cells_in(ndarray_list, "ndarray_list")
+        (cell,), cells = cells_in(ndarray, "ndarray"), cells_in(ndarray_list, "ndarray_list")
         processes = self._processes(group)
-        check_list(cells, given, processes)
+        check_list(cells, cell, processes)
         if jax.process_index() in processes:
-            write_to(cells, Exchange("gather", processes, (given.spec,))(Value.read([given])))
+            write_to(cells, Exchange("gather", processes, (cell.spec,))(Value.read([cell])))
 
     def reduce_scatter(
         self, ndarray_list: Iterable[NdArray], ndarray: NdArray, division: bool = False, group: str = WORLD
@@ -226,12 +226,12 @@ class Communicator:
         Args:
             ndarray_list: An array for each process.
             ndarray: The NdArray for the result, with their shape and dtype.
-            division: As for `all_reduce`.
-            group: As for `all_reduce`.
+            division: As in `all_reduce`.
+            group: As in `all_reduce`.
 
         Raises:
-            TypeError: As for `all_reduce`.
-            ValueError: As for `all_reduce`, or the list does not fit.
+            TypeError: As in `all_reduce`.
+            ValueError: As in `all_reduce`, or the list does not fit.
         """
         cells, (got,) = cells_in(ndarray_list, "ndarray_list"), cells_in(ndarray, "ndarray")
         processes = self._processes(group)
@@ -258,16 +258,16 @@ class Communicator:
         Forward and backward are one executable, so the sums begin after it has run. NdArrays keep their dtype.
 
         Args:
-            data: The gradients, as for `all_reduce`.
+            data: The gradients, as in `all_reduce`.
             pack_size: The maximum number of elements to sum together.
-            division: As for `all_reduce`.
-            group: As for `all_reduce`.
+            division: As in `all_reduce`.
+            group: As in `all_reduce`.
             scale_grad: A factor that each process applies to its gradients first.
             keep_dtype: Accepted for compatibility with nnabla; NdArrays always keep their dtype.
 
         Raises:
-            TypeError: As for `all_reduce`.
-            ValueError: As for `all_reduce`, or `pack_size` is not positive.
+            TypeError: As in `all_reduce`.
+            ValueError: As in `all_reduce`, or `pack_size` is not positive.
         """
         cells = cells_in(data, "data")
         if not isinstance(pack_size, int | np.integer) or pack_size < 1:
@@ -322,14 +322,14 @@ class Communicator:
 
         Args:
             division: Whether to divide by the number of contexts times the number of processes.
-            inplace: As for `all_reduce`.
+            inplace: As in `all_reduce`.
 
         Raises:
-            TypeError: As for `all_reduce`.
+            TypeError: As in `all_reduce`.
         """
         if not self._parameters:
             return
-        cells = [each[name].grad for name in self._parameters[0] for each in self._parameters]
+        cells = [parameters[name].grad for name in self._parameters[0] for parameters in self._parameters]
         self._sum(cells, WORLD, division, None if inplace else packs_of, terms=len(self._parameters))
 
     # ---------------------------------------------------------------- helpers

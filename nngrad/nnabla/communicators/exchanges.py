@@ -66,15 +66,15 @@ class Exchange(NamedTuple):
     def _in_packs(self, arrays: Sequence[Any], exchange: Callable[[Any], Any]) -> tuple[Any, ...]:
         results: dict[int, Any] = {}
         for pack in self.packs:
-            each = [arrays[i] for i in pack]
-            packed = each[0] if len(each) == 1 else jnp.concatenate([x.reshape(-1) for x in each])
+            several = [arrays[i] for i in pack]
+            packed = several[0] if len(several) == 1 else jnp.concatenate([x.reshape(-1) for x in several])
             got = exchange(packed).astype(packed.dtype)
-            if len(each) == 1:
+            if len(several) == 1:
                 results[pack[0]] = got
                 continue
-            ends = list(itertools.accumulate([x.size for x in each]))
-            parts = [got[end - x.size : end] for end, x in zip(ends, each, strict=True)]
-            results |= {i: part.reshape(x.shape) for i, part, x in zip(pack, parts, each, strict=True)}
+            ends = list(itertools.accumulate([x.size for x in several]))
+            parts = [got[end - x.size : end] for end, x in zip(ends, several, strict=True)]
+            results |= {i: part.reshape(x.shape) for i, part, x in zip(pack, parts, several, strict=True)}
         return tuple([results[i] for i in range(len(arrays))])
 
 
@@ -108,10 +108,10 @@ def cells_in(data: Any, argument: str) -> list[NdArray]:
     """`data`, an NdArray or several, as a list."""
     alone = isinstance(data, NdArray | Variable) or not isinstance(data, Iterable)
     listed: list[Any] = [data] if alone else list(data)
-    for each in listed:
-        if not isinstance(each, NdArray):
-            hint = "; pass its .data or its .grad" if isinstance(each, Variable) else ""
-            raise TypeError(f"{argument}: expected an NdArray or a list of them, got {each!r:.200}{hint}")
+    for cell in listed:
+        if not isinstance(cell, NdArray):
+            hint = "; pass its .data or its .grad" if isinstance(cell, Variable) else ""
+            raise TypeError(f"{argument}: expected an NdArray or a list of them, got {cell!r:.200}{hint}")
     return listed
 
 

@@ -54,12 +54,14 @@ def _field(number: int, kind: str) -> tuple[int, str, bool]:
 def network_message() -> Any:
     """The class `NNablaProtoBuf` with networks and executors. The text format identifies fields by name, so the field
     numbers need not be nnabla's."""
-    with_fields = [each for each in function_types().values() if each.fields]
+    with_fields = [listed for listed in function_types().values() if listed.fields]
     arguments = {
-        f"{each.type}Parameter": {name: _field(i + 1, kind) for i, (name, kind) in enumerate(each.fields.items())}
-        for each in with_fields
+        f"{listed.type}Parameter": {name: _field(i + 1, kind) for i, (name, kind) in enumerate(listed.fields.items())}
+        for listed in with_fields
     }
-    params = {f"{each.function}_param": (100 + i, f"{each.type}Parameter", False) for i, each in enumerate(with_fields)}
+    params = {
+        f"{listed.function}_param": (100 + i, f"{listed.type}Parameter", False) for i, listed in enumerate(with_fields)
+    }
     text, texts, shape = (1, "STRING", False), "STRING", (20, "Shape", False)
     return message_class({
         **MESSAGES, **arguments,
@@ -100,13 +102,13 @@ def read_networks(path: str | Path, extension: str) -> Any:
     content, where = read_whole(path), str(path)
     if extension == ".nnp":
         members = members_of_archive(content, where)
-        content = b"\n".join([each for name, each in members.items() if name.endswith((".nntxt", ".prototxt"))])
+        content = b"\n".join([member for name, member in members.items() if name.endswith((".nntxt", ".prototxt"))])
     return message_of_text(content, network_message, where, "nnabla networks")
 
 
 def build_network(
     network: Any, parameters: Mapping[str, Variable], batch_size: int | None, where: str,
-    given: Mapping[str, Variable] = MappingProxyType({}),
+    replacing: Mapping[str, Variable] = MappingProxyType({}),
 ) -> dict[str, Variable]:  # fmt: skip
     """Build the graph of a network.
 
@@ -115,7 +117,7 @@ def build_network(
         parameters: The leaves by parameter name.
         batch_size: The size for axes that the file leaves open; None for the file's own batch size.
         where: The name of the file and the network, for messages.
-        given: Variables that replace those of the same name.
+        replacing: Variables that replace those of the same name.
 
     Returns:
         All Variables by their names in the file.
@@ -124,25 +126,25 @@ def build_network(
         ValueError: Something in the network is not supported; the message names the function.
     """
     size = network.batch_size if batch_size is None else batch_size
-    shapes = {each.name: tuple([size if n < 0 else n for n in each.shape.dim]) for each in network.variable}
-    made = {name for f in network.function for name in f.output}
+    shapes = {variable.name: tuple([size if n < 0 else n for n in variable.shape.dim]) for variable in network.variable}
+    computed = {name for f in network.function for name in f.output}
     variables: dict[str, Variable] = {}
-    for each in network.variable:
-        if each.type == "Parameter":
-            if each.name not in parameters:
-                raise ValueError(f"{where}: the parameter {each.name!r} is neither in the file nor in the current "
+    for variable in network.variable:
+        if variable.type == "Parameter":
+            if variable.name not in parameters:
+                raise ValueError(f"{where}: the parameter {variable.name!r} is neither in the file nor in the current "
                                  "scope; call nn.load_parameters first")
-            variables[each.name] = parameters[each.name]
-        elif each.name in given:
-            variables[each.name] = given[each.name]
-        elif each.name not in made:
-            variables[each.name] = Variable(shapes[each.name])
-            variables[each.name].name = each.name
+            variables[variable.name] = parameters[variable.name]
+        elif variable.name in replacing:
+            variables[variable.name] = replacing[variable.name]
+        elif variable.name not in computed:
+            variables[variable.name] = Variable(shapes[variable.name])
+            variables[variable.name].name = variable.name
     for f in network.function:
         outputs = _apply(f, variables, size, where)
         for name, y in zip(f.output, outputs, strict=False):
-            variables[name] = given.get(name, y)
-            if not given and y.shape != shapes.get(name, y.shape):
+            variables[name] = replacing.get(name, y)
+            if not replacing and y.shape != shapes.get(name, y.shape):
                 raise ValueError(f"{where}: {f.name} ({f.type}) computes {name!r} with shape {y.shape}, but the file "
                                  f"says {shapes[name]}" + "; give another batch_size" * (batch_size is not None))
     return variables

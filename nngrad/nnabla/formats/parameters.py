@@ -70,7 +70,7 @@ def widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _read_h5(content: bytes, where: str) -> FileParameters:
     h5py = package_for("h5py", "h5py", f"{where}: '.h5' files")
-    found: list[tuple[tuple[bool, int, str], Any]] = []
+    items: list[tuple[tuple[bool, int, str], Any]] = []
 
     def add(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
@@ -79,16 +79,16 @@ def _read_h5(content: bytes, where: str) -> FileParameters:
             if item.dtype.kind not in "biuf" or item.dtype.itemsize > 8:
                 raise ValueError(f"{name!r} has dtype {item.dtype}, which is not supported")
             index = item.attrs.get("index")
-            found.append(((index is None, 0 if index is None else int(index), name), item))
+            items.append(((index is None, 0 if index is None else int(index), name), item))
 
     held = FileParameters({}, {})
     try:
         with h5py.File(io.BytesIO(content), "r") as file:
             file.visititems(add)
-            nbytes = sum([int(item.nbytes) for _, item in found])
+            nbytes = sum([int(item.nbytes) for _, item in items])
             if nbytes > _MOST_FOLD * len(content):
                 raise ValueError(f"it claims {nbytes} bytes of values in a file of {len(content)} bytes")
-            for (*_, name), item in sorted(found, key=lambda each: each[0]):
+            for (*_, name), item in sorted(items, key=lambda pair: pair[0]):
                 array, flag = np.asarray(item[()]), item.attrs.get("need_grad")
                 held.arrays[name] = array.astype(array.dtype.newbyteorder("="))
                 if flag is not None:
@@ -216,7 +216,7 @@ def members_of_archive(content: bytes, where: str) -> dict[str, bytes]:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            nbytes = sum([each.file_size for each in archive.infolist()])
+            nbytes = sum([member.file_size for member in archive.infolist()])
             if nbytes > _MOST_FOLD * len(content):
                 raise ValueError(f"it claims {nbytes} bytes in a file of {len(content)} bytes")
             end = content.rindex(b"PK\5\6")  # the end record of the directory, with the number of members

@@ -41,13 +41,13 @@ def _h5_of(arrays: Mapping[str, Arrays], counts: Mapping[str, int], where: str) 
     h5py = package_for("h5py", "h5py", f"{where}: '.h5' files")
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
-        for index, (name, own) in enumerate(arrays.items()):
+        for index, (name, of_state) in enumerate(arrays.items()):
             if not name or NO_NAME.search(name):
                 raise ValueError(f"{where}: {name!r} is not a valid name in an HDF5 file")
             group = file.create_group(name)
             group.attrs["index"] = index
             group["t"] = np.int64(counts[name])
-            for place, (what, array) in enumerate(own.items()):
+            for place, (what, array) in enumerate(of_state.items()):
                 group[what] = array
                 group[what].attrs["index"] = place
     return content.getvalue()
@@ -56,10 +56,10 @@ def _h5_of(arrays: Mapping[str, Arrays], counts: Mapping[str, int], where: str) 
 def _protobuf_of(arrays: Mapping[str, Arrays], counts: Mapping[str, int], where: str) -> bytes:
     package_for("google.protobuf", "protobuf", f"{where}: '.protobuf' files")
     message = parameter_message()()
-    for name, own in arrays.items():
+    for name, of_state in arrays.items():
         written = message.solver.states.add(key=name)
         written.value.t = counts[name]
-        for what, array in own.items():
+        for what, array in of_state.items():
             value = written.value.pstate.add(key=what).value
             value.shape.dim.extend(array.shape)
             value.data.extend(array.ravel().tolist())
@@ -101,7 +101,7 @@ def _read_protobuf(path: str | Path) -> dict[str, tuple[Arrays, int]]:
     if not message.HasField("solver"):
         raise ValueError(f"{path}: not a file of solver states")
     return {
-        each.key: ({named.key: array_of_message(named.value, f"{each.key}/{named.key}", str(path))
-                    for named in each.value.pstate}, each.value.t)
-        for each in message.solver.states
+        state.key: ({named.key: array_of_message(named.value, f"{state.key}/{named.key}", str(path))
+                    for named in state.value.pstate}, state.value.t)
+        for state in message.solver.states
     }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 from ...extend import Closing, Function, Op, Variable, functions_of
 from .networks import RENAMED, FunctionType, function_types
 
-_TYPES = {each.function: each for each in function_types().values()}
+_TYPES = {kind.function: kind for kind in function_types().values()}
 _OTHER_NAMES = {"amax": "max", "amin": "min"}
 """nnabla's function names for ops that nngrad names differently."""
 _OF_ONE_RANK = frozenset([name for name in _TYPES if name.endswith("2")]) | {
@@ -63,10 +63,10 @@ class NetworkWriter:
         self._declare_leaves(parameters)
         number = 0
         for f, (op, arguments, ins) in zip(closing.functions, closing.steps, strict=True):
-            given = [self._name(~(number + k), op, k) for k in range(len(f.specs))]
+            outs = [self._name(~(number + k), op, k) for k in range(len(f.specs))]
             number += len(f.specs)
             self._function(f, op, dict(zip(op.argument_names, arguments, strict=True)),
-                           [self._names[i] for i in ins], given)  # fmt: skip
+                           [self._names[i] for i in ins], outs)  # fmt: skip
 
     def _name(self, number: int, op: Op, k: int) -> str:
         default = f"@{self._network.name}/{op.name}_{~number}_out" + f"_{k}" * bool(k)
@@ -94,33 +94,33 @@ class NetworkWriter:
         batch = self._open_batch and name in self._batched and shape[:1] == (self._network.batch_size,)
         return (-1, *shape[1:]) if batch else shape
 
-    def _function(self, f: Function, op: Op, arguments: dict[str, Any], ins: list[str], given: list[str]) -> None:
+    def _function(self, f: Function, op: Op, arguments: dict[str, Any], ins: list[str], outs: list[str]) -> None:
         if f.effects:
             raise CannotBeSaved(f"{op.name} updates leaves, such as running statistics with batch_stat=True")
         if self._batched & set(ins):
-            self._batched.update(given)
+            self._batched.update(outs)
         shapes = [spec.shape for spec in f.specs]
         special = _SPECIAL.get(op.name)
         kind = _TYPES.get(_OTHER_NAMES.get(op.name, op.name))
         if special is not None:
             # nnabla's files do not record the precision of matrix products.
-            kept = {name: value for name, value in arguments.items() if name != "matmul_precision"}
-            special(self, op, kept, ins, given[0], shapes[0])
+            others = {name: value for name, value in arguments.items() if name != "matmul_precision"}
+            special(self, op, others, ins, outs[0], shapes[0])
         elif kind is None:
             raise CannotBeSaved(f"nnabla has no function {op.name}")
         else:
             if op.name in _OF_ONE_RANK:
                 ins = [self._in_rank(x, len(shapes[0])) for x in ins]
-            self.emit(kind.type, ins, given, shapes, self._fields(kind, op, arguments, ins, shapes[0]))
+            self.emit(kind.type, ins, outs, shapes, self._fields(kind, op, arguments, ins, shapes[0]))
 
     def emit(
-        self, kind: str, ins: Sequence[str], given: Sequence[str], shapes: Sequence[Shape], fields: Mapping[str, Any]
+        self, kind: str, ins: Sequence[str], outs: Sequence[str], shapes: Sequence[Shape], fields: Mapping[str, Any]
     ) -> None:
         """Write a function and declare its outputs."""
         self._count += 1
         message = self._network.function.add(name=f"@{self._network.name}/{kind}_{self._count}", type=kind)
         message.input.extend(ins)
-        message.output.extend(given)
+        message.output.extend(outs)
         described = function_types()[kind]
         for name, value in fields.items():
             into = getattr(message, f"{described.function}_param")
@@ -130,7 +130,7 @@ class NetworkWriter:
                 getattr(into, name).extend(value)
             else:
                 setattr(into, name, value)
-        for name, shape in zip(given, shapes, strict=True):
+        for name, shape in zip(outs, shapes, strict=True):
             self._declare(name, shape)
 
     def between(self, kind: str, x: str, shape: Shape, fields: Mapping[str, Any]) -> str:
@@ -184,14 +184,14 @@ class NetworkWriter:
 
 
 def _convolve(
-    writer: NetworkWriter, op: Op, arguments: dict[str, Any], ins: list[str], given: str, shape: Shape
+    writer: NetworkWriter, op: Op, arguments: dict[str, Any], ins: list[str], out: str, shape: Shape
 ) -> None:
     fields = {**arguments, "base_axis": len(shape) - len(arguments["pad"]) - 1}
-    writer.emit("Convolution", ins, [given], [shape], fields)
+    writer.emit("Convolution", ins, [out], [shape], fields)
 
 
 def _batch_matmul(
-    writer: NetworkWriter, op: Op, arguments: dict[str, Any], ins: list[str], given: str, shape: Shape
+    writer: NetworkWriter, op: Op, arguments: dict[str, Any], ins: list[str], out: str, shape: Shape
 ) -> None:
     """nnabla's BatchMatmul needs batch axes; a product of two matrices is its Affine."""
     x, y = [writer.shapes[name] for name in ins]
@@ -199,15 +199,15 @@ def _batch_matmul(
         turned = arguments["transpose_a"], arguments["transpose_b"]
         ins = [writer.between("Transpose", name, writer.shapes[name][::-1], {"axes": (1, 0)}) if turn else name
                for name, turn in zip(ins, turned, strict=True)]  # fmt: skip
-        writer.emit("Affine", ins, [given], [shape], {"base_axis": 1})
+        writer.emit("Affine", ins, [out], [shape], {"base_axis": 1})
     elif x[:-2] == y[:-2]:
-        writer.emit("BatchMatmul", ins, [given], [shape], arguments)
+        writer.emit("BatchMatmul", ins, [out], [shape], arguments)
     else:
         raise CannotBeSaved(f"nnabla's batch_matmul does not broadcast batches, as of shapes {x} and {y}")
 
 
 def _take_slices(
-    writer: NetworkWriter, op: Op, arguments: dict[str, Any], ins: list[str], given: str, shape: Shape
+    writer: NetworkWriter, op: Op, arguments: dict[str, Any], ins: list[str], out: str, shape: Shape
 ) -> None:
     """A slice, followed by a reshape that drops integer-indexed axes."""
     bounds = [(key, key + 1, 1) if isinstance(key, int) else (key[0], key[0] + key[1] * key[2], key[2])
@@ -222,10 +222,10 @@ def _take_slices(
     whole = next((i for i, n in enumerate(old) if (start[i], stop[i], step[i]) != (0, n, 1)), 0)
     fields = {"start": start[whole:], "stop": stop[whole:], "step": step[whole:]}  # nnabla's apply to the last axes
     if sliced == shape:
-        writer.emit("Slice", ins, [given], [shape], fields)
+        writer.emit("Slice", ins, [out], [shape], fields)
     else:
         part = writer.between("Slice", ins[0], sliced, fields)
-        writer.emit("Reshape", [part], [given], [shape], {"shape": writer.open(part, shape)})
+        writer.emit("Reshape", [part], [out], [shape], {"shape": writer.open(part, shape)})
 
 
 _SPECIAL: dict[str, Callable[..., None]] = {

@@ -86,7 +86,7 @@ class DataSource:
 
     @property
     def shuffle(self) -> bool:
-        """Whether the order is random."""
+        """True if the order is random."""
         return self._shuffle
 
     @shuffle.setter

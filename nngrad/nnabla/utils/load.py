@@ -52,10 +52,10 @@ def load(
             continue
         loader = NnpLoader(path, extension=extension)
         info.networks.update({name: loader.get_network(name, batch_size) for name in loader.get_network_names()})
-        for each in loader.executors:
-            if each.network_name not in info.networks:
-                raise ValueError(f"{path}: the executor {each.name!r} runs {each.network_name!r}, not a network")
+        for entry in loader.executors:
+            if entry.network_name not in info.networks:
+                raise ValueError(f"{path}: the executor {entry.name!r} runs {entry.network_name!r}, not a network")
             data, output = ({row.variable_name: row.data_name for row in rows}
-                            for rows in (each.data_variable, each.output_variable))  # fmt: skip
-            info.executors[each.name] = Executor(info.networks[each.network_name], data, output)
+                            for rows in (entry.data_variable, entry.output_variable))  # fmt: skip
+            info.executors[entry.name] = Executor(info.networks[entry.network_name], data, output)
     return info

@@ -22,15 +22,15 @@ class NnpNetwork:
         variables: Its Variables by their names in the file.
         parameters: The names of parameters.
         read: The names of inputs of functions.
-        given: The names of outputs of functions.
+        written: The names of outputs of functions.
     """
 
-    def __init__(self, variables: dict[str, Variable], parameters: set[str], read: set[str], given: set[str]) -> None:
+    def __init__(self, variables: dict[str, Variable], parameters: set[str], read: set[str], written: set[str]) -> None:
         self.variables = variables
         """All Variables by name, including parameters."""
-        self.inputs = {name: x for name, x in variables.items() if name not in given | parameters}
+        self.inputs = {name: x for name, x in variables.items() if name not in written | parameters}
         """The inputs for data, by name."""
-        self.outputs = {name: x for name, x in variables.items() if name in given - read}
+        self.outputs = {name: x for name, x in variables.items() if name in written - read}
         """The outputs of functions that no other function reads, by name."""
 
 
@@ -59,8 +59,8 @@ class NnpNetworkPass:
             f = _function(network, name, where)
             before, after = f.output[o], f.input[i]
             network.function.remove(f)
-            for each in network.function:
-                each.input[:] = [after if x == before else x for x in each.input]
+            for function in network.function:
+                function.input[:] = [after if x == before else x for x in function.input]
 
         self._changes.append(change)
 
@@ -69,7 +69,7 @@ class NnpNetworkPass:
 
         def change(network: Any, where: str) -> None:
             needed = set(names)
-            unknown = needed - {each.name for each in network.variable}
+            unknown = needed - {variable.name for variable in network.variable}
             if unknown:
                 raise ValueError(f"{where}: use_up_to: no Variable {min(unknown)!r}")
             for f in reversed(list(network.function)):
@@ -114,9 +114,9 @@ class NnpNetworkPass:
         for change in self._changes:
             change(copied, where)
         used = {x for f in copied.function for x in (*f.input, *f.output)}
-        for each in [each for each in copied.variable if each.name not in used]:
-            copied.variable.remove(each)
-        unknown = self.variables.keys() - {each.name for each in copied.variable}
+        for variable in [variable for variable in copied.variable if variable.name not in used]:
+            copied.variable.remove(variable)
+        unknown = self.variables.keys() - {variable.name for variable in copied.variable}
         if unknown:
             raise ValueError(f"{where}: set_variable: no Variable {min(unknown)!r}")
         return copied
@@ -181,18 +181,18 @@ class NnpLoader:
         """
         if not isinstance(callback, NnpNetworkPass | None):
             raise TypeError(f"callback: expected an NnpNetworkPass, got {type(callback).__name__}")
-        found = next((each for each in self._message.network if each.name == name), None)
-        if found is None:
+        network = next((message for message in self._message.network if message.name == name), None)
+        if network is None:
             known = ", ".join(self.get_network_names())
             raise ValueError(f"name: {self._where} has no network {name!r}; it has {known}")
         changes = NnpNetworkPass() if callback is None else callback
-        where, own = f"{self._where}: {name}", self._parameters
+        where, leaves = f"{self._where}: {name}", self._parameters
         if changes.fixes_parameters:
-            own = {each: p.get_unlinked_variable(need_grad=False) for each, p in own.items()}
-        found = changes.changed(found, where)
-        variables = build_network(found, own, batch_size, where, changes.variables)
-        parameters = [each.name for each in found.variable if each.type == "Parameter"]
+            leaves = {key: p.get_unlinked_variable(need_grad=False) for key, p in leaves.items()}
+        network = changes.changed(network, where)
+        variables = build_network(network, leaves, batch_size, where, changes.variables)
+        parameters = [message.name for message in network.variable if message.type == "Parameter"]
         for parameter in parameters:
             set_parameter(parameter, variables[parameter])
-        read = {x for f in found.function for x in f.input}
-        return NnpNetwork(variables, {*parameters}, read, {y for f in found.function for y in f.output})
+        read = {x for f in network.function for x in f.input}
+        return NnpNetwork(variables, {*parameters}, read, {y for f in network.function for y in f.output})

@@ -29,7 +29,7 @@ def save(
 
     Args:
         filename: The name of the file, which is replaced atomically.
-        contents: The contents as for nnabla's `save`: under 'networks' a list of dicts with 'name', 'batch_size',
+        contents: The contents as in nnabla's `save`: under 'networks' a list of dicts with 'name', 'batch_size',
             'outputs' and 'names', the last two being Variables by name; under 'executors' a list of dicts with 'name',
             'network', 'data' and 'output', the last two being lists of names.
         include_params: Whether text includes the parameters too; an archive always has them.
@@ -81,8 +81,8 @@ def save(
 
 
 def _write_executor(message: Any, executor: Mapping[str, Any]) -> None:
-    network = next((each for each in message.network if each.name == executor["network"]), None)
-    known = {} if network is None else {each.name: each.type for each in network.variable}
+    network = next((item for item in message.network if item.name == executor["network"]), None)
+    known = {} if network is None else {item.name: item.type for item in network.variable}
     written = message.executor.add(name=executor["name"], network_name=executor["network"])
     for names, rows in ((executor["data"], written.data_variable), (executor["output"], written.output_variable)):
         for name in names:
