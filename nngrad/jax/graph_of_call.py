@@ -36,7 +36,6 @@ from ..functions.traced import (
     READS_AROUND,
     ByIdentity,
     Fixed,
-    StaticLeaf,
     along,
     deriving_rules_once,
     holds_tracers,
@@ -160,7 +159,7 @@ class GraphOfCall:
         self, owner: Owner, variables: Sequence[Variable], surroundings: Surroundings
     ) -> tuple[list[Variable], Any]:
         own = iter(variables)
-        leaves = [next(own) if kept is None else StaticLeaf(kept) for kept in self._arguments.fixed]
+        leaves = [next(own) if kept is None else kept for kept in self._arguments.fixed]
         args, kwargs = jax.tree.unflatten(self._arguments.tree, leaves)
         surroundings.are_weak(variables, self._arguments.weak)
         rows = RowAxes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,10 +17,11 @@ from .convolution import convolution as convolution
 from .layer_arguments import Shapes, of_affine, of_convolution, size
 from .layer_parameters import ZEROS, Init, initial, own_parameters, parameter
 
-Factors = Callable[[], tuple[np.ndarray[Any, Any], ...]]
+Matrix: TypeAlias = np.ndarray[Any, Any]
+Factors = Callable[[], tuple[Matrix, ...]]
 
 
-def _full(name: str, shapes: Shapes, init: Init) -> np.ndarray[Any, Any]:
+def _full(name: str, shapes: Shapes, init: Init) -> Matrix:
     """The weight to decompose."""
     init = initial(init, shapes.default)
     w = np.asarray(init(shapes.weight) if callable(init) else init, np.float64)
@@ -36,9 +37,13 @@ def _rank(r: int, most: int | None = None) -> int:
     return rank
 
 
-def _factor(name: str, shape: tuple[int, ...], factors: Factors, index: int, fixed: bool) -> Variable:
-    """A parameter whose initial value is one of the factors, which are only computed when needed."""
-    return parameter(name, shape, None, lambda _: factors()[index].reshape(shape), fixed)
+def _factors(shapes: Mapping[str, tuple[int, ...]], decomposed: Factors, fixed: bool) -> list[Variable]:
+    """Parameters of these shapes, whose initial values are the factors, which are only computed when needed."""
+    factors = functools.cache(decomposed)
+    return [
+        parameter(name, shape, None, lambda shape, i=i: factors()[i].reshape(shape), fixed)  # type: ignore[misc]
+        for i, (name, shape) in enumerate(shapes.items())
+    ]
 
 
 @own_parameters("svd_affine")
@@ -62,12 +67,10 @@ def svd_affine(
     inmaps, outmaps = shapes.weight[0], math.prod(shapes.bias)
     rank = _rank(r, min(inmaps, outmaps))
 
-    @functools.cache
-    def factors() -> tuple[np.ndarray[Any, Any], ...]:
+    def decomposed() -> tuple[Matrix, ...]:
         return truncated_svd(_full("uv_init", shapes, uv_init).reshape(inmaps, outmaps), rank)
 
-    u = _factor("U", (inmaps, rank), factors, 0, fix_parameters)
-    v = _factor("V", (rank, *shapes.bias), factors, 1, fix_parameters)
+    u, v = _factors({"U": (inmaps, rank), "V": (rank, *shapes.bias)}, decomposed, fix_parameters)
     b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
     return F.affine(F.affine(inp, u, base_axis=shapes.base_axis), v, b, base_axis=shapes.base_axis)
 
@@ -96,14 +99,13 @@ def svd_convolution(
     count, channels, *extents = shapes.weight
     rank = _rank(r, min(math.prod(extents), count))
 
-    @functools.cache
-    def factors() -> tuple[np.ndarray[Any, Any], ...]:
+    def decomposed() -> tuple[Matrix, ...]:
         kernels = _full("uv_init", shapes, uv_init).reshape(count, channels, -1)
         u, v = truncated_svd(np.transpose(kernels, (1, 2, 0)), rank)
         return np.swapaxes(u, 1, 2), np.transpose(v, (2, 0, 1))
 
-    u = _factor("U", (channels * rank, *extents), factors, 0, fix_parameters)
-    v = _factor("V", (count, channels * rank, *[1] * len(extents)), factors, 1, fix_parameters)
+    of_factors = {"U": (channels * rank, *extents), "V": (count, channels * rank, *[1] * len(extents))}
+    u, v = _factors(of_factors, decomposed, fix_parameters)
     b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
     y = F.depthwise_convolution(
         inp, u, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation, multiplier=rank
@@ -143,23 +145,18 @@ def cpd3_convolution(
     if not lambda_reg >= 0:
         raise ValueError(f"lambda_reg must not be negative, got {lambda_reg}")
 
-    @functools.cache
-    def factors() -> tuple[np.ndarray[Any, Any], ...]:
+    def decomposed() -> tuple[Matrix, ...]:
         w = _full("oik_init", shapes, oik_init).reshape(count, channels, -1)
         o, i, k = canonical_polyadic(w, rank, max_iter, stopping_criterion, lambda_reg, rng or host_generator())
-        return o, i.T, k.T
+        return i.T, k.T, o
 
     ones = [1] * len(extents)
-    i = _factor("I", (rank, channels, *ones), factors, 1, fix_parameters)
-    k = _factor("K", (rank, *extents), factors, 2, fix_parameters)
-    o = _factor("O", (count, rank, *ones), factors, 0, fix_parameters)
+    of_factors = {"I": (rank, channels, *ones), "K": (rank, *extents), "O": (count, rank, *ones)}
+    i, k, o = _factors(of_factors, decomposed, fix_parameters)
     b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
     y = F.convolution(inp, i, base_axis=shapes.base_axis)
     y = F.depthwise_convolution(y, k, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation)
     return F.convolution(y, o, b, base_axis=shapes.base_axis)
-
-
-Matrix: TypeAlias = np.ndarray[Any, Any]
 
 
 def truncated_svd(matrix: Matrix, rank: int) -> tuple[Matrix, Matrix]:

@@ -1,8 +1,7 @@
-"""What derivatives of branches read of the branch that was taken."""
+"""Derivatives of branches at many points, which take different ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -26,34 +25,6 @@ def of_one(x: Any, matrix: Any, t: Any) -> Any:
     low = lambda x: jnp.tanh(matrix @ x)  # noqa: E731
     high = lambda x: matrix @ (x / jnp.sum((matrix @ jnp.sin(matrix @ x)) ** 2))  # noqa: E731
     return jax.lax.cond(t < 0.5, low, high, x)
-
-
-def in_loop(x: Any, matrix: Any) -> Any:
-    def step(x: Any, t: Any) -> tuple[Any, Any]:
-        return of_one(x, matrix, t), x.sum()
-
-    last, sums = jax.lax.scan(step, x, jnp.asarray([0.1, 0.9, 0.3, 0.6]))
-    return jnp.sum(last**2) + jnp.sum(sums**3)
-
-
-def nested(x: Any, matrix: Any) -> Any:
-    def outer(x: Any) -> Any:
-        y = jnp.cos(matrix @ x)
-        return jax.lax.cond(y[0] > 2, lambda y: y, lambda y: of_one(y, matrix, y[1]), y) * y
-
-    return jnp.sum(jax.lax.cond(x[0] > -5, outer, lambda x: matrix @ x, x) ** 2)
-
-
-@pytest.mark.parametrize(("f", "argnums"), [(in_loop, 1), (nested, 0)])
-def test_as_jax_at_three_orders(f: Callable[..., Any], argnums: int) -> None:
-    x = jnp.asarray([0.3, -0.4, 0.8])
-
-    def derivatives(m: Any) -> list[Any]:
-        return [m.grad(f, argnums), m.hessian(f, argnums), m.jacfwd(m.hessian(f))]
-
-    ours, theirs = (jax.jit(lambda *given, m=m: [d(*given) for d in derivatives(m)])(x, A) for m in (nj, jax))
-    for found, expected in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("each", [False, True])

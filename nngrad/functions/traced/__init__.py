@@ -20,8 +20,8 @@ custom rule is read once. `is_told_what_moves(jaxpr)`: a rule inside depends on 
 `inputs_of` describes their inputs. `along`, `back` and `value_of_back` are JAX's JVP, its VJP, and the value that a
 custom rule gives. `StepsOnlySelect` refuses loops whose derivative is not that of what they find.
 
-*Calls.* `JaxFunction` is what `F.jax_function` returns, to be subclassed: it has `Given` and `Fixed` leaves (arrays,
-and `StaticLeaf` in their pytree), a `Traced` function for each kind of them, and caches a `Trace` under its `Key`.
+*Calls.* `JaxFunction` is what `F.jax_function` returns, to be subclassed: it has `Given` leaves (arrays) and `Fixed`
+ones, a `Traced` function for each kind of them, and caches a `Trace` under its `Key`.
 `kept_with(function, *options)` is a cache that lives as long as a function, `options_as_tuples` checks the options of
 `jax_function`. `KeyData` holds JAX's random keys in pytrees of Variables; `is_key` tells them.
 """
@@ -46,7 +46,6 @@ from .jax_functions import Fixed as Fixed
 from .jax_functions import Given as Given
 from .jax_functions import JaxFunction as JaxFunction
 from .jax_functions import Key as Key
-from .jax_functions import StaticLeaf as StaticLeaf
 from .jax_functions import Trace as Trace
 from .jax_functions import Traced as Traced
 from .jax_functions import kept_with as kept_with

@@ -128,10 +128,10 @@ class JaxFunction:
         if isinstance(leaf, bool | int | float):
             x = leaf_of(NdArray.of_host_array(_number(leaf, needs_x64)))
             return Given(x.spec, True, False), x
-        if isinstance(leaf, StaticLeaf):
-            return leaf.fixed, None
+        if isinstance(leaf, Fixed):
+            return leaf, None
         if callable(leaf) or isinstance(leaf, str | bytes):
-            return _fixed(leaf, f"leaf {i}").fixed, None
+            return _fixed(leaf, f"leaf {i}"), None
         if _is_wide_integer(leaf) and not needs_x64:
             leaf = np.asarray(leaf, jax.dtypes.canonicalize_dtype(leaf.dtype))
         x = as_variable(leaf, f"leaf {i} of the arguments", f"{self._kind}({self.name})", floating)
@@ -310,24 +310,12 @@ def kept_with(fun: Any, *options: Any) -> dict[Any, Any]:
         return {}
 
 
-class StaticLeaf:
-    """A static argument, wrapped as a leaf of the arguments' pytree."""
-
-    __slots__ = ("fixed",)
-
-    def __init__(self, fixed: Fixed) -> None:
-        self.fixed = fixed
-
-    def __repr__(self) -> str:
-        return repr(self.fixed.value)
-
-
-def _fixed(value: Any, name: str) -> StaticLeaf:
+def _fixed(value: Any, name: str) -> Fixed:
     try:
         hash(value)
     except TypeError:
         raise TypeError(f"{name} is static and must be hashable, got {value!r}") from None
-    return StaticLeaf(Fixed(key_of(value), value))
+    return Fixed(key_of(value), value)
 
 
 def _name_of(fun: Any) -> str:
