@@ -181,7 +181,7 @@ def inq_affine(
         inq_iterations: The calls of `forward()`, counted from 0, at which half of the remaining weights are fixed; at
             the last one all are.
         selection_algorithm: Which half: "largest_abs", or "random", which fixes each weight with probability 1/2.
-        seed: As for random functions, for "random".
+        seed: As in random functions, for "random".
         w_init: Initial W.
         i_init: Initial I: 1 where a weight is fixed from the start.
         b_init: Initial b.
@@ -219,7 +219,7 @@ def inq_convolution(
         inq_iterations: The calls of `forward()`, counted from 0, at which half of the remaining weights are fixed; at
             the last one all are.
         selection_algorithm: Which half: "largest_abs", or "random", which fixes each weight with probability 1/2.
-        seed: As for random functions, for "random".
+        seed: As in random functions, for "random".
         w_init: Initial W.
         i_init: Initial I: 1 where a weight is fixed from the start.
         b_init: Initial b.
@@ -499,15 +499,15 @@ def min_max_quantized_affine(
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
         quantize_w: Whether W is quantised.
-        ql_min_w: As for `min_max_quantize`, for W.
-        ql_max_w: As for `min_max_quantize`, for W.
+        ql_min_w: As in `min_max_quantize`, for W.
+        ql_max_w: As in `min_max_quantize`, for W.
         w_min_max: As `x_min_max` of `F.min_max_quantize`, for W.
         qr_min_w_init: Initial qr_min of W; -2 by default.
         qr_max_w_init: Initial qr_max of W; 2 by default.
         ste_fine_grained_w: As `ste_fine_grained` of `F.min_max_quantize`, for W.
         quantize_b: Whether b is quantised.
-        ql_min_b: As for `min_max_quantize`, for b.
-        ql_max_b: As for `min_max_quantize`, for b.
+        ql_min_b: As in `min_max_quantize`, for b.
+        ql_max_b: As in `min_max_quantize`, for b.
         b_min_max: As `x_min_max` of `F.min_max_quantize`, for b.
         qr_min_b_init: Initial qr_min of b; -6 by default.
         qr_max_b_init: Initial qr_max of b; 6 by default.
@@ -551,15 +551,15 @@ def min_max_quantized_convolution(
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
         quantize_w: Whether W is quantised.
-        ql_min_w: As for `min_max_quantize`, for W.
-        ql_max_w: As for `min_max_quantize`, for W.
+        ql_min_w: As in `min_max_quantize`, for W.
+        ql_max_w: As in `min_max_quantize`, for W.
         w_min_max: As `x_min_max` of `F.min_max_quantize`, for W.
         qr_min_w_init: Initial qr_min of W; -2 by default.
         qr_max_w_init: Initial qr_max of W; 2 by default.
         ste_fine_grained_w: As `ste_fine_grained` of `F.min_max_quantize`, for W.
         quantize_b: Whether b is quantised.
-        ql_min_b: As for `min_max_quantize`, for b.
-        ql_max_b: As for `min_max_quantize`, for b.
+        ql_min_b: As in `min_max_quantize`, for b.
+        ql_max_b: As in `min_max_quantize`, for b.
         b_min_max: As `x_min_max` of `F.min_max_quantize`, for b.
         qr_min_b_init: Initial qr_min of b; -6 by default.
         qr_max_b_init: Initial qr_max of b; 6 by default.

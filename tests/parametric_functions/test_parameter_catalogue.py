@@ -5,7 +5,6 @@ The facts are those of nnabla 1.39, so that files of parameters mean the same in
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -185,89 +184,3 @@ def test_parameters_are_those_of_the_catalogue(name: str) -> None:
             assert np.abs(p.d).max() <= limit, key
             assert p.d.min() < -0.7 * limit < 0.7 * limit < p.d.max(), key
     nn.clear_parameters()
-
-
-# ---------------------------------------------------------------- signatures
-
-SIGNATURES = {
-    "svd_affine":
-        "inp, n_outmaps, r, base_axis=1, uv_init=None, b_init=None, fix_parameters=False, rng=None, "
-        "with_bias=True, name=None",
-    "binary_connect_affine":
-        "inp, n_outmaps, base_axis=1, quantize_zero_to=1.0, w_init=None, wb_init=None, b_init=None, "
-        "fix_parameters=False, rng=None, with_bias=True, name=None",
-    "binary_weight_affine":
-        "inp, n_outmaps, base_axis=1, quantize_zero_to=1.0, w_init=None, wb_init=None, b_init=None, "
-        "fix_parameters=False, rng=None, with_bias=True, name=None",
-    "inq_affine":
-        "inp, n_outmaps, base_axis=1, num_bits=4, inq_iterations=(), selection_algorithm='random', seed=-1, "
-        "w_init=None, i_init=None, b_init=None, fix_parameters=False, rng=None, with_bias=True, name=None",
-    "svd_convolution":
-        "inp, outmaps, kernel, r, pad=None, stride=None, dilation=None, uv_init=None, b_init=None, "
-        "base_axis=1, fix_parameters=False, rng=None, with_bias=True, name=None",
-    "cpd3_convolution":
-        "inp, outmaps, kernel, r, pad=None, stride=None, dilation=None, oik_init=None, b_init=None, "
-        "base_axis=1, fix_parameters=False, rng=None, with_bias=True, max_iter=500, stopping_criterion=1e-05, "
-        "lambda_reg=0.0, name=None",
-    "binary_connect_convolution":
-        "inp, outmaps, kernel, pad=None, stride=None, dilation=None, group=1, quantize_zero_to=1.0, "
-        "w_init=None, wb_init=None, b_init=None, base_axis=1, fix_parameters=False, rng=None, with_bias=True, "
-        "name=None",
-    "binary_weight_convolution":
-        "inp, outmaps, kernel, pad=None, stride=None, dilation=None, group=1, quantize_zero_to=1.0, "
-        "w_init=None, wb_init=None, b_init=None, base_axis=1, fix_parameters=False, rng=None, with_bias=True, "
-        "name=None",
-    "inq_convolution":
-        "inp, outmaps, kernel, pad=None, stride=None, dilation=None, group=1, num_bits=4, inq_iterations=(), "
-        "selection_algorithm='random', seed=-1, w_init=None, i_init=None, b_init=None, base_axis=1, "
-        "fix_parameters=False, rng=None, with_bias=True, name=None",
-    "fixed_point_quantized_affine":
-        "inp, n_outmaps, base_axis=1, w_init=None, b_init=None, fix_parameters=False, rng=None, "
-        "with_bias=True, quantize_w=True, sign_w=True, n_w=8, delta_w=0.0625, ste_fine_grained_w=True, "
-        "quantize_b=True, sign_b=True, n_b=8, delta_b=0.0625, ste_fine_grained_b=True, name=None",
-    "fixed_point_quantized_convolution":
-        "inp, outmaps, kernel, pad=None, stride=None, dilation=None, group=1, channel_last=False, "
-        "w_init=None, b_init=None, base_axis=1, fix_parameters=False, rng=None, with_bias=True, "
-        "quantize_w=True, sign_w=True, n_w=8, delta_w=0.0625, ste_fine_grained_w=True, quantize_b=True, "
-        "sign_b=True, n_b=8, delta_b=0.0625, ste_fine_grained_b=True, name=None",
-    "pow2_quantized_affine":
-        "inp, n_outmaps, base_axis=1, w_init=None, b_init=None, fix_parameters=False, rng=None, "
-        "with_bias=True, quantize_w=True, sign_w=True, with_zero_w=False, n_w=8, m_w=2, "
-        "ste_fine_grained_w=True, quantize_b=True, sign_b=True, with_zero_b=False, n_b=8, m_b=2, "
-        "ste_fine_grained_b=True, name=None",
-    "pow2_quantized_convolution":
-        "inp, outmaps, kernel, pad=None, stride=None, dilation=None, group=1, w_init=None, b_init=None, "
-        "base_axis=1, fix_parameters=False, rng=None, with_bias=True, quantize_w=True, with_zero_w=False, "
-        "sign_w=True, n_w=8, m_w=2, ste_fine_grained_w=True, quantize_b=True, with_zero_b=False, sign_b=True, "
-        "n_b=8, m_b=2, ste_fine_grained_b=True, name=None",
-    "pruned_affine":
-        "inp, n_outmaps, base_axis=1, w_init=None, b_init=None, fix_parameters=False, rng=None, "
-        "with_bias=True, prune_w=True, rate_w=0.9, prune_b=True, rate_b=0.9, name=None",
-    "pruned_convolution":
-        "inp, outmaps, kernel, pad=None, stride=None, dilation=None, group=1, channel_last=False, "
-        "w_init=None, b_init=None, base_axis=1, fix_parameters=False, rng=None, with_bias=True, prune_w=True, "
-        "rate_w=0.9, prune_b=True, rate_b=0.9, name=None",
-    "min_max_quantize":
-        "x, ql_min=0, ql_max=255, decay=0.999, x_min_max=False, ema=False, ste_fine_grained=True, eps=0.01, "
-        "qr_min_init=None, qr_max_init=None, fix_parameters=False, name=None",
-    "min_max_quantized_affine":
-        "inp, n_outmaps, base_axis=1, w_init=None, b_init=None, fix_parameters=False, rng=None, "
-        "with_bias=True, quantize_w=True, ql_min_w=0, ql_max_w=255, w_min_max=False, qr_min_w_init=None, "
-        "qr_max_w_init=None, ste_fine_grained_w=True, quantize_b=True, ql_min_b=0, ql_max_b=255, "
-        "b_min_max=False, qr_min_b_init=None, qr_max_b_init=None, ste_fine_grained_b=True, eps=0.01, "
-        "name=None",
-    "min_max_quantized_convolution":
-        "inp, outmaps, kernel, pad=None, stride=None, dilation=None, group=1, channel_last=False, "
-        "w_init=None, b_init=None, base_axis=1, fix_parameters=False, rng=None, with_bias=True, "
-        "quantize_w=True, ql_min_w=0, ql_max_w=255, w_min_max=False, qr_min_w_init=None, qr_max_w_init=None, "
-        "ste_fine_grained_w=True, quantize_b=True, ql_min_b=0, ql_max_b=255, b_min_max=False, "
-        "qr_min_b_init=None, qr_max_b_init=None, ste_fine_grained_b=True, eps=0.01, name=None",
-}
-"""Of the layers with quantised weights and with weights of low rank."""
-
-
-@pytest.mark.parametrize("name", SIGNATURES)
-def test_signatures_are_nnabla_s(name: str) -> None:
-    parameters = inspect.signature(getattr(PF, name)).parameters.values()
-    shown = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in parameters]
-    assert ", ".join(shown) == SIGNATURES[name]

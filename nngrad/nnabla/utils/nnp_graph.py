@@ -22,15 +22,15 @@ class NnpNetwork:
         variables: Its Variables by their names in the file.
         parameters: The names of parameters.
         read: The names of inputs of functions.
-        written: The names of outputs of functions.
+        given: The names of outputs of functions.
     """
 
-    def __init__(self, variables: dict[str, Variable], parameters: set[str], read: set[str], written: set[str]) -> None:
+    def __init__(self, variables: dict[str, Variable], parameters: set[str], read: set[str], given: set[str]) -> None:
         self.variables = variables
         """All Variables by name, including parameters."""
-        self.inputs = {name: x for name, x in variables.items() if name not in written | parameters}
+        self.inputs = {name: x for name, x in variables.items() if name not in given | parameters}
         """The inputs for data, by name."""
-        self.outputs = {name: x for name, x in variables.items() if name in written - read}
+        self.outputs = {name: x for name, x in variables.items() if name in given - read}
         """The outputs of functions that no other function reads, by name."""
 
 
