@@ -59,11 +59,6 @@ def _scalar(op: Op) -> Callable[[Variable, float], Variable]:
     return lambda x, val: apply(op, (x,), (val,))
 
 
-def _subtract_number(x: Variable, val: float) -> Variable:
-    result: Variable = apply(A.add_scalar, (x,), (as_static_float(-val),))
-    return result
-
-
 def _divide_by_number(x: Variable, val: float) -> Variable:
     if not x.spec.differentiable:
         x = array.cast(x, np.float32)
@@ -72,11 +67,6 @@ def _divide_by_number(x: Variable, val: float) -> Variable:
         if val
         else apply(A.div2, (x, as_variable(val, floating=x.dtype)))
     )
-    return result
-
-
-def _negate(x: Variable) -> Variable:
-    result: Variable = apply(A.mul_scalar, (x,), (-1.0,))
     return result
 
 
@@ -165,7 +155,7 @@ def _no_floor_division(x: Variable, other: Any) -> Any:
 operators: dict[str, Callable[..., Any]] = {
     "__add__": _binary("+", A.add2, _scalar(A.add_scalar)),
     "__radd__": _binary("+", A.add2, _scalar(A.add_scalar), reflected=True),
-    "__sub__": _binary("-", A.sub2, _subtract_number),
+    "__sub__": _binary("-", A.sub2, lambda x, val: apply(A.add_scalar, (x,), (as_static_float(-val),))),
     "__rsub__": _binary("-", A.sub2, _scalar(A.r_sub_scalar), reflected=True),
     "__mul__": _binary("*", A.mul2, _scalar(A.mul_scalar)),
     "__rmul__": _binary("*", A.mul2, _scalar(A.mul_scalar), reflected=True),
@@ -185,7 +175,7 @@ operators: dict[str, Callable[..., Any]] = {
     "__le__": _binary("<=", comparison.less_equal, _scalar(comparison.less_equal_scalar)),
     "__gt__": _binary(">", comparison.greater, _scalar(comparison.greater_scalar)),
     "__ge__": _binary(">=", comparison.greater_equal, _scalar(comparison.greater_equal_scalar)),
-    "__neg__": _negate,
+    "__neg__": lambda x: apply(A.mul_scalar, (x,), (-1.0,)),
     "__pos__": lambda x: x,
     "__abs__": lambda x: elementwise.abs(x),
     "__getitem__": slicing.getitem,

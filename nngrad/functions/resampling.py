@@ -12,7 +12,7 @@ from jax import lax
 
 from ..graph import Array, Function, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, as_float, as_ints, coerced, one_of
-from ..graph.axes import AxisMap, Places
+from ..graph.axes import AxisMap
 from .arithmetic import add2, floating, widened
 from .elementwise import identity
 from .interpolation_taps import ROUNDINGS, Grid, Kernel, Taps, positions, taps, transposed_taps
@@ -20,16 +20,14 @@ from .interpolation_taps import ROUNDINGS, Grid, Kernel, Taps, positions, taps, 
 # ---------------------------------------------------------------- one axis after the other
 
 
-def _places(f: Function) -> tuple[Places]:
-    return (tuple([None if a in f.args["axes"] else a for a in range(f.inputs[0].ndim)]),)
-
-
 def _axes_led(f: Function, size: tuple[int, ...], shape: tuple[int, ...]) -> Mapping[str, Any]:
     changed = {"axes": tuple([a + len(size) for a in f.args["axes"]])}
     return changed | ({"shape": (*size, *f.args["shape"])} if "shape" in f.args else {})
 
 
-RESAMPLED = AxisMap(places=_places, leading=_axes_led)
+RESAMPLED = AxisMap(
+    places=lambda f: (tuple([None if a in f.args["axes"] else a for a in range(f.inputs[0].ndim)]),), leading=_axes_led
+)
 Mode: TypeAlias = Annotated[str, one_of("nearest", "linear", "cubic", "area")]
 Rounding: TypeAlias = Annotated[str, one_of(*ROUNDINGS)]
 

@@ -250,13 +250,10 @@ def distinct(
         fits = jnp.sum(counts > 0) == size
         y = lax.slice_in_dim(y, 0, size, 1, axis)
         index, counts = index[:size], counts[:size]
-        nothing = np.nan if jnp.issubdtype(y.dtype, jnp.floating) else _smallest_value(y.dtype)
+        kind = np.dtype(y.dtype).kind
+        nothing = np.iinfo(y.dtype).min if kind in "iu" else False if kind == "b" else np.nan
         y = lax.select(lax.broadcast(fits, y.shape), y, lax.full_like(y, nothing))
     return (y, *[lax.convert_element_type(jnp.reshape(a, (-1,)), jnp.int32) for a in (index, inverse, counts)])
-
-
-def _smallest_value(dtype: Any) -> Any:
-    return False if np.dtype(dtype).kind == "b" else np.iinfo(dtype).min
 
 
 @composite

@@ -197,16 +197,11 @@ def affine_grid(theta: Array, /, size: Ints, align_corners: bool = False) -> Var
     if theta.ndim != 3 or theta.shape[1:] != (count, count + 1):
         raise ValueError(f"theta must be of shape (batch, {count}, {count + 1}) for size {size}, got {theta.shape}")
     refuse_too_many((count + 1) * math.prod(size), size=size)
-    along = [_evenly(n, align_corners) for n in size]
+    along = [(2 * np.arange(n) + 1 - n) / (max(n - 1, 1) if align_corners else n) for n in size]
     mesh = [*np.meshgrid(*along, indexing="ij")][::-1]
     points = np.stack([*mesh, np.ones(size)], -1).reshape(-1, count + 1)
     y = contraction(theta, _constant(points, theta), terms=((0, 1, 2), (3, 2)), output=(0, 3, 1))
     return reshape(y, shape=(theta.shape[0], *size, count))
-
-
-def _evenly(n: int, align_corners: bool) -> np.ndarray:
-    """The positions of `n` pixels from -1 to 1."""
-    return (2 * np.arange(n) + 1 - n) / (max(n - 1, 1) if align_corners else n)
 
 
 def _constant(values: np.ndarray, like: Variable) -> Variable:

@@ -338,7 +338,7 @@ def begun_after(body: Block, seeds: int) -> Block:
     for (op, arguments, ins), order in zip(body.steps, body.orders, strict=True):
         operands = body.picked(inputs, values, ins)
         early = [k for k, x in enumerate(operands) if id(x) in before]
-        if early and all([id(x) in before or not _depends(x) for x in operands]):
+        if early and all([id(x) in before or (x.parent is not None and not x.parent.inputs) for x in operands]):
             barrier = partial(create, control.optimization_barrier, arguments=(), order=order)
             operands = again.begun(operands, early, barrier)
         outputs = create(op, tuple(operands), arguments, order=order)
@@ -346,8 +346,3 @@ def begun_after(body: Block, seeds: int) -> Block:
     for number in body.stop_gradients:
         values[~number].need_grad = False
     return close(body.picked(inputs, values), inputs)
-
-
-def _depends(x: Variable) -> bool:
-    """True if `x` is not a constant."""
-    return x.parent is None or bool(x.parent.inputs)

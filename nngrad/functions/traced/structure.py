@@ -110,7 +110,9 @@ def _parameters(eqn: Any, derivatives: bool, around: Around) -> Hashable:
         others = tuple([(key, frozen(value)) for key, value in sorted(eqn.params.items()) if key != "jaxpr"])
         return others, structure_of_called(eqn, derivatives)
     known = structure_of_rules(eqn, derivatives, around) if name in CUSTOM_RULES else None
-    return _by_name(eqn, derivatives, around) if known is None else known
+    if known is not None:
+        return known
+    return tuple([(key, frozen(value, derivatives, around)) for key, value in sorted(eqn.params.items())])
 
 
 def structure_of_called(call: Any, derivatives: bool = True) -> Hashable:
@@ -171,10 +173,6 @@ def reads_around(structure: Hashable) -> bool:
     return any([isinstance(x, ByIdentity) and isinstance(x.value, jax.core.Tracer) for x in jax.tree.leaves(structure)])
 
 
-def _by_name(eqn: Any, derivatives: bool, around: Around) -> Hashable:
-    return tuple([(name, frozen(value, derivatives, around)) for name, value in sorted(eqn.params.items())])
-
-
 def structure_anew(jaxpr: Jaxpr) -> tuple[Hashable, ...]:
     """The same with all rules as they are now, even in functions that JAX has already traced."""
     _jitted.clear()
@@ -200,7 +198,8 @@ def derivative_of(call: Any) -> ClosedJaxpr:
     forward = name_of(call) == "custom_jvp_call"
     moved = abstract[first:] if forward else [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.outvars]
     if forward:
-        moved = [jax.ShapeDtypeStruct(v.shape, _tangent_dtype(v.dtype)) for v in moved]
+        floating, none = jnp.inexact, jax.dtypes.float0
+        moved = [v if jnp.issubdtype(v.dtype, floating) else jax.ShapeDtypeStruct(v.shape, none) for v in moved]
 
     def derivative(*arrays: Any) -> Any:
         return (along if forward else back)(run, arrays[:count], range(first, count), arrays[count:])
@@ -208,10 +207,6 @@ def derivative_of(call: Any) -> ClosedJaxpr:
     with x64_if(any([not is_opaque(v) and v.dtype.itemsize >= 8 for v in abstract])):
         closed: ClosedJaxpr = interrupt_safe(jax.make_jaxpr(derivative))(*abstract, *moved)
     return closed
-
-
-def _tangent_dtype(dtype: Any) -> Any:
-    return dtype if jnp.issubdtype(dtype, jnp.inexact) else jax.dtypes.float0
 
 
 def _filled_at_once(equations: list[Any], results: list[Any]) -> list[Any]:
