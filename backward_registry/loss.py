@@ -5,7 +5,6 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 import nngrad.functions as F
-from nngrad.functions.loss import last_or
 from nngrad.graph import Function, Variable
 
 from .rules import backward, gradients, non_differentiable
@@ -22,7 +21,7 @@ def smallest(gy: Variable) -> float:
 def softmax_cross_entropy_backward(f: Function, gy: Variable) -> tuple[Variable, None]:
     """dy/dx = softmax(x) - mask, with the mask 1 at the label; 0 where the label is negative"""
     x, target = f.inputs
-    axis = last_or(f.args["axis"], x.ndim)
+    axis = (-1 if f.args["axis"] is None else f.args["axis"]) % x.ndim
     mask = F.class_mask(target, classes=x.shape[axis], axis=axis, dtype=gy.dtype)
     return -gy * F.less_share(mask, F.softmax(x, axis=axis), axis=axis), None
 
@@ -31,7 +30,7 @@ def softmax_cross_entropy_backward(f: Function, gy: Variable) -> tuple[Variable,
 def categorical_cross_entropy_backward(f: Function, gy: Variable) -> tuple[Variable, None]:
     """dy/dx = -mask / x, with the mask 1 at the label; 0 where the label is negative"""
     x, target = f.inputs
-    axis = last_or(f.args["axis"], x.ndim)
+    axis = (-1 if f.args["axis"] is None else f.args["axis"]) % x.ndim
     mask = F.class_mask(target, classes=x.shape[axis], axis=axis, dtype=gy.dtype)
     return gy * -(mask / F.maximum_scalar(x, val=smallest(gy))), None
 

@@ -64,9 +64,6 @@ def prelu(x0: AsFloats, x1: Array, /, base_axis: int = 1) -> jax.Array:
     Args:
         x1: The slopes below 0: one element, or `(channels,)`, one for each channel of `x0`.
         base_axis: The axis of the channels in `x0`.
-
-    Raises:
-        ValueError: `x1` has another shape, or `base_axis` is out of range.
     """
     dtype = jnp.promote_types(floating(x0).dtype, floating(x1).dtype)
     x0, x1 = lax.convert_element_type(x0, dtype), lax.convert_element_type(x1, dtype)

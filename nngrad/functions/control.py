@@ -105,9 +105,6 @@ def recomputed(x: Array, original: Array, /) -> jax.Array:
     Args:
         x: The value.
         original: The equal value, of the same shape and dtype.
-
-    Raises:
-        ValueError: The shapes or dtypes differ.
     """
     if x.shape != original.shape or x.dtype != original.dtype:
         raise ValueError(f"original must have the shape and dtype of x, {x.dtype}{list(x.shape)}")

@@ -23,7 +23,7 @@ def cumsum(x: Array, /, axis: int | None = None, exclusive: bool = False, revers
         exclusive: Whether each sum excludes the element at its own position.
         reverse: Whether the sum runs from the end.
     """
-    a = _scan_axis(x, axis)
+    a = axis_of(axis or 0, x.ndim)
     x = whole(x)
     y = lax.convert_element_type(lax.cumsum(widened(x), a, reverse=reverse), x.dtype)
     return moved_by(y, a, -1 if reverse else 1) if exclusive else y
@@ -41,7 +41,7 @@ def cumprod(x: Array, /, axis: int | None = None, exclusive: bool = False, rever
         exclusive: Whether each product excludes the element at its own position.
         reverse: Whether the product runs from the end.
     """
-    a = _scan_axis(x, axis)
+    a = axis_of(axis or 0, x.ndim)
     y = lax.cumprod(whole(x), a, reverse=reverse)
     return moved_by(y, a, -1 if reverse else 1, fill=1) if exclusive else y
 
@@ -59,7 +59,7 @@ def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> j
         reverse: Whether it runs from the end, from `y[k + 1]` to `y[k]`.
     """
     check_same_shape(a=a, b=b)
-    n = _scan_axis(b, axis)
+    n = axis_of(axis, b.ndim)
 
     def compose(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
         return lax.mul(second[0], first[0]), lax.add(lax.mul(second[0], first[1]), second[1])
@@ -75,7 +75,7 @@ def displace(x: WithAxis, /, axis: int = 0, by: int = 1) -> jax.Array:
     Args:
         by: The number of positions; towards the start if negative. Elements moved out are lost.
     """
-    return moved_by(x, _scan_axis(x, axis), by)
+    return moved_by(x, axis_of(axis, x.ndim), by)
 
 
 def moved_by(x: jax.Array, axis: int, by: int, fill: int = 0) -> jax.Array:
@@ -83,7 +83,3 @@ def moved_by(x: jax.Array, axis: int, by: int, fill: int = 0) -> jax.Array:
     n = x.shape[axis]
     by = by if -n < by < n else (n if by > 0 else -n)
     return lax.pad(x, x.dtype.type(fill), [(by, -by, 0) if i == axis else (0, 0, 0) for i in range(x.ndim)])
-
-
-def _scan_axis(x: jax.Array, axis: int | None) -> int:
-    return axis_of(0 if axis is None else axis, x.ndim)

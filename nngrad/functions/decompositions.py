@@ -82,14 +82,11 @@ def batch_qr(x: Array, /) -> tuple[Variable, Variable]:
     It is differentiable if the first min(m, n) columns are linearly independent.
 
     Args:
-        x: (*batch, m, n).
+        ...: As for `batch_svd`.
 
     Returns:
         `q`, (*batch, m, k) with k the smaller of m and n, and `r`, (*batch, k, n). The signs of the diagonal of `r` are
         LAPACK's.
-
-    Raises:
-        ValueError: `x` has fewer than two axes.
     """
     wide = _matrices_in(x)
     m, n = x.shape[-2:]
@@ -106,14 +103,11 @@ def batch_lu(x: Array, /) -> tuple[Variable, Variable, Variable]:
     It is differentiable if the leading square block of `p' x` can be inverted; `p` has no gradient.
 
     Args:
-        x: (*batch, m, n).
+        ...: As for `batch_svd`.
 
     Returns:
         The permutation `p`, (*batch, m, m); `l`, (*batch, m, k) with k the smaller of m and n, lower triangular with
         ones on its diagonal; and the upper triangular `u`, (*batch, k, n).
-
-    Raises:
-        ValueError: `x` has fewer than two axes.
     """
     lu, _, permutation = lu_decomposition(_matrices_in(x))
     m, n = x.shape[-2:]

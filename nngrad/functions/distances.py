@@ -9,6 +9,7 @@ import numpy as np
 
 from ..graph import Array, AsFloats, Variable, as_variable, composite
 from ..graph.arguments import NotNegativeScalar, PositiveScalar, Scalar, one_of
+from ..graph.signatures import Words
 from .activation import relu
 from .arithmetic import check_same_shape, maximum_scalar
 from .array import cast, zeros_like
@@ -22,9 +23,9 @@ from .reduction import mean, sum
 from .reduction import norm as length
 from .shaping import expand_dims
 
-MeanOrNo: TypeAlias = Annotated[str, one_of("mean", "no")]
-SumOrNo: TypeAlias = Annotated[str, one_of("sum", "no")]
-"""Whether a loss is reduced to a number, or returned for each sample."""
+MeanOrNo: TypeAlias = Annotated[str, one_of("mean", "no"), Words("'mean', or 'no' for the loss of each sample.")]
+SumOrNo: TypeAlias = Annotated[str, one_of("sum", "no"), Words("'sum', or 'no' for the loss of each element.")]
+"""How a loss is reduced to a number."""
 
 
 def reduced_loss(loss: Variable, reduce: str) -> Variable:
@@ -93,7 +94,6 @@ def contrastive(x0: Array, x1: Array, y: Array, /, margin: PositiveScalar = 1, r
         x1: Of the same shape.
         y: (pairs,): 1 for a pair that belongs together, else 0.
         margin: The distance, positive, beyond which other pairs have no loss.
-        reduce: 'mean', or 'no' for the loss of each pair.
     """
     if x0.ndim != 2 or x0.shape != x1.shape or y.shape != x0.shape[:1]:
         raise ValueError(f"x0 and x1 must be (pairs, n) and y (pairs,), got {x0.shape}, {x1.shape} and {y.shape}")
@@ -117,7 +117,6 @@ def triplet(
         positive: The samples to be near, of the same shape.
         negative: The samples to be far, of the same shape.
         margin: How much farther the negative samples should be; positive.
-        reduce: 'mean', or 'no' for the loss of each triple.
     """
     if anchor.ndim != 2 or not anchor.shape == positive.shape == negative.shape:
         raise ValueError("anchor, positive and negative must have the same shape (triples, n), got "

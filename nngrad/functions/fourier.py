@@ -120,9 +120,6 @@ def real_fft_transpose(real: Array, imaginary: Array, /, size: int) -> jax.Array
 
     Returns:
         (*batch, n).
-
-    Raises:
-        ValueError: The shapes differ, or do not fit `size`.
     """
     if size < 1 or real.ndim == 0 or real.shape != imaginary.shape or real.shape[-1] != size // 2 + 1:
         raise ValueError(

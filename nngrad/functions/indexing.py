@@ -216,9 +216,6 @@ def scatter_add(x0: Array, indices: Array, x1: Array, /, axis: int | None = None
             ignored.
         x1: The values to add, with as many axes as `x0`; if it is larger than `indices`, the rest is ignored.
         axis: The axis of `x0` that is indexed; None for the first.
-
-    Raises:
-        ValueError: The numbers of axes differ, `indices` is too large, or the axis is out of range.
     """
     if not x0.ndim == indices.ndim == x1.ndim:
         shapes = f"{x0.shape}, {indices.shape} and {x1.shape}"

@@ -30,7 +30,6 @@ def bernoulli_nll(x: Array, y: Array, /, reduce: SumOrNo = "sum") -> Variable:
     Args:
         x: Outcomes, 0 or 1, or between.
         y: Scores, of the same shape.
-        reduce: 'sum', or 'no' for each element.
     """
     check_same_shape(x=x, y=y)
     return reduced_loss(softplus(y) - x * y, reduce)
@@ -44,7 +43,6 @@ def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum
         x: Samples.
         mean: Means, of the same shape.
         ln_var: Logarithms of the variances, of the same shape.
-        reduce: 'sum', or 'no' for each element.
     """
     check_same_shape(x=x, mean=mean, ln_var=ln_var)
     d = x - mean
@@ -58,7 +56,6 @@ def gaussian_kl_divergence(mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum
     Args:
         mean: Means.
         ln_var: Logarithms of the variances, of the same shape.
-        reduce: 'sum', or 'no' for each element.
     """
     check_same_shape(mean=mean, ln_var=ln_var)
     loss = 0.5 * (mean * mean + exp(ln_var) - ln_var - 1)
@@ -88,7 +85,6 @@ def black_out(x: Array, t: Array, W: Array, samples: Array, /, reduce: MeanOrNo 
         t: (batch,), the targets.
         W: (classes, n).
         samples: (batch, k), other classes.
-        reduce: 'mean', or 'no' for the loss of each sample of the batch.
     """
     _check_words("black_out", x, t, W)
     if samples.ndim != 2 or samples.shape[0] != x.shape[0]:

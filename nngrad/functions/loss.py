@@ -21,16 +21,9 @@ from .moments import accurate
 # ---------------------------------------------------------------- classes
 
 
-def last_or(axis: int | None, ndim: int) -> int:
-    """`axis` as a nonnegative number; None means the last axis."""
-    if not ndim:
-        raise ValueError("x must have an axis of classes, got a scalar")
-    return ndim - 1 if axis is None else axis_of(axis, ndim)
-
-
 def checked_axis(x: Any, target: Any, axis: int | None) -> int:
     """The class axis; a ValueError if the shapes of `x` and `target` do not fit."""
-    axis = last_or(axis, x.ndim)
+    axis = axis_of(-1 if axis is None else axis, x.ndim)
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if target.shape != shape:
         raise ValueError(f"target must be of shape {shape}, that of x with size 1 at axis {axis}, got {target.shape}")
