@@ -71,7 +71,7 @@ _FEW = 16
 
 
 def is_at_hand(f: Function) -> bool:
-    """Whether a slope may read the input of `f` beside its output: it is an input of the graph, or comes from inputs by
+    """True if a slope may read the input of `f` beside its output: it is an input of the graph, or comes from inputs by
     a few elementwise functions, which a compiler repeats at no cost; or a gradient reads it already. A layer's product
     is not: it would be kept in memory for this alone."""
     if f.order:

@@ -7,7 +7,7 @@ from .rules import slopes
 
 
 def turned(x: Variable, y: Variable) -> Variable:
-    """`y` where x is negative, else -y: as for `abs`, the derivative at 0 is the one from above."""
+    """`y` where x is negative, else -y: as in `abs`, the derivative at 0 is the one from above."""
     return F.where(F.greater_equal_scalar(x, val=0.0), -y, y)
 
 

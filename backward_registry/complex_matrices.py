@@ -62,9 +62,9 @@ def complex_cofactor_backward(f: Function, gr: Variable, gi: Variable) -> Sequen
     if len(f.inputs) > most:
         return (None,) * len(f.inputs)
     along = [(*x, *directions[:i], *directions[i + 2 :]) for i in range(0, len(directions), 2)]
-    forms = [complex_cofactor(*each, gr, -gi) for each in ([f.inputs] if len(f.inputs) < most else []) + along]
-    found = [part for c, d in forms for part in (c, -d)]
-    return found if len(f.inputs) < most else [None, None, *found]
+    forms = [complex_cofactor(*operands, gr, -gi) for operands in ([f.inputs] if len(f.inputs) < most else []) + along]
+    parts = [part for c, d in forms for part in (c, -d)]
+    return parts if len(f.inputs) < most else [None, None, *parts]
 
 
 @backward(complex_slogdet)

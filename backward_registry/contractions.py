@@ -17,14 +17,14 @@ def contraction_backward(f: Function, gy: Variable) -> list[Variable]:
     grads = []
     for place, (x, term) in enumerate(zip(f.inputs, terms, strict=True)):
         others = [i for i in range(len(terms)) if i != place]
-        operands, given = [gy, *(f.inputs[i] for i in others)], (output, *(terms[i] for i in others))
-        present = {i for t in given for i in t}
+        operands, indices = [gy, *(f.inputs[i] for i in others)], (output, *(terms[i] for i in others))
+        present = {i for t in indices for i in t}
         once = tuple(dict.fromkeys(term))
-        kept = tuple(i for i in once if i in present)
-        gx = contraction_like(f, operands, given, kept if kept != once else term)
-        if kept != once:
+        common = tuple(i for i in once if i in present)
+        gx = contraction_like(f, operands, indices, common if common != once else term)
+        if common != once:
             sizes = dict(zip(term, x.shape, strict=True))
-            gx = F.reshape(gx, shape=tuple(sizes[i] if i in kept else 1 for i in once))
+            gx = F.reshape(gx, shape=tuple(sizes[i] if i in common else 1 for i in once))
             gx = F.broadcast(gx, shape=tuple(sizes[i] for i in once))
             if once != term:
                 gx = F.contraction(gx, terms=(once,), output=term)

@@ -38,6 +38,6 @@ def batch_pinv_backward(f: Function, gy: Variable) -> Variable:
 @backward(F.batch_expm)
 def batch_expm_backward(f: Function, gy: Variable) -> tuple[Variable, ...]:
     """A symmetric multilinear form, adjoint to that of transposed matrices: each gradient has gy as a direction"""
-    x, *directions = [transposed(each) for each in f.inputs]
+    x, *directions = [transposed(matrices) for matrices in f.inputs]
     others = [directions, *[directions[:i] + directions[i + 1 :] for i in range(len(directions))]]
     return tuple([F.batch_expm(x, *rest, gy) for rest in others])

@@ -26,12 +26,12 @@ def lu_decomposition_backward(f: Function, g: Variable, _: Variable, __: Variabl
     m, n = lu.shape[-2:]
     if m != n:
         size, least = max(m, n), min(m, n)
-        lu, g = (F.pad(each, (0, size - m, 0, size - n)) for each in (lu, g))
+        lu, g = (F.pad(x, (0, size - m, 0, size - n)) for x in (lu, g))
         lu = lu + F.pad(F.eye(size - least, dtype=lu.dtype), (least, 0, least, 0))
     u = F.trilu(lu, k=0, upper=True)
     below = F.trilu(lu, k=-1, upper=False)
-    own = F.trilu(g, k=-1, upper=False)
-    moved = own + product(below, own, True, False)
+    lower = F.trilu(g, k=-1, upper=False)
+    moved = lower + product(below, lower, True, False)
     inner = F.trilu(moved, k=-1, upper=False) + F.trilu(product(g, u, False, True), k=0, upper=True)
     left = solve_triangle(inner, lu, lower=True, transposed=True, unit_diagonal=True)
     turned = transposed(solve_triangle(transposed(left), lu, lower=False))

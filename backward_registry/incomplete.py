@@ -37,7 +37,7 @@ slopes(
 def _beta_density(a: Variable, b: Variable, x: Variable) -> Variable:
     """x^(a-1) (1-x)^(b-1) / B(a, b): by powers, which have derivatives at 0 and 1 too, unless they might underflow."""
     large = F.greater_scalar(a + b, val=100.0)
-    p, q = (F.where(large, F.ones_like(each), each) for each in (a, b))
+    p, q = (F.where(large, F.ones_like(shape), shape) for shape in (a, b))
     z = F.where(large, x, F.constant(0.5, shape=x.shape, dtype=x.dtype))
     by_logs = F.exp((a - 1) * F.log(z) + (b - 1) * F.log1p(-z) - F.betaln(a, b))
     return F.where(large, by_logs, F.pow2(x, p - 1) * F.pow2(1 - x, q - 1) * F.exp(-F.betaln(p, q)))

@@ -30,10 +30,10 @@ def where_batched(f: Function, operands: Sequence[Operand]) -> Variable:
     """The op itself, with the condition reshaped to keep its axes, with the batch axis if it has one"""
     condition, *values = operands
     ndim = f.specs[0].ndim
-    given = [each.lined_up(ndim) for each in values]
+    lined_up = [value.lined_up(ndim) for value in values]
     axes = condition_axes(*[x.shape for x in f.inputs])
     lead = (-1 - ndim,) * condition.lead
-    return F.where(condition_at(condition.value, (*lead, *axes), *[x.shape for x in given]), *given)
+    return F.where(condition_at(condition.value, (*lead, *axes), *[x.shape for x in lined_up]), *lined_up)
 
 
 # ---------------------------------------------------------------- points
@@ -48,12 +48,12 @@ def extreme_points_backward(f: Function, gy: Variable) -> tuple[Variable, Variab
     x, u, points = f.inputs
     axes = f.args["axes"]
     (y,) = f.outputs
-    own = F.equal(x, y)
+    attained = F.equal(x, y)
     put = F.equal(u, F.take_points(y, points, axes=axes, at=0, outside=math.nan))
     many = F.put_points(F.cast(put, dtype=x.dtype), points, axes=axes, shape=x.shape, at=0)
-    share = gy / (F.cast(own, dtype=x.dtype) + many)
+    share = gy / (F.cast(attained, dtype=x.dtype) + many)
     taken = F.take_points(share, points, axes=axes, at=0)
-    return F.where(own, share, zeros_like(x)), F.where(put, taken, zeros_like(u)), None
+    return F.where(attained, share, zeros_like(x)), F.where(put, taken, zeros_like(u)), None
 
 # ---------------------------------------------------------------- sorting
 

@@ -114,8 +114,8 @@ def jax_gradient_backward(f: Function, *gs: Variable) -> list[Variable | None]:
     slot = f.args["slot"]
     if slot == 0 and not has_derivative(point.fun, point.order + 1):
         # No forward mode for it (custom_vjp): the gradient is differentiated as a function like any other.
-        found = Point(as_function(jax_gradient, *f.arguments), f.inputs, ()).gradients(gs)
-        return [*found[: len(point.flat)], *_in_weights(f, found, gs)]
+        gxs = Point(as_function(jax_gradient, *f.arguments), f.inputs, ()).gradients(gs)
+        return [*gxs[: len(point.flat)], *_in_weights(f, gxs, gs)]
     w = _direction(point, f.args["wrt"], gs)
     if slot == 0:
         moved = point._replace(directions=(*point.directions, w))
@@ -154,8 +154,8 @@ def _custom_gradient_backward(f: Function, gs: Sequence[Variable], indexes: Posi
     if len(others) < len(indexes) and has_derivative(point.fun, 1):
         gradients = [*point._replace(directions=(_direction(point, f.args["wrt"], gs),)).derivative()]
         indexes = others
-    found = _moving(Point(as_function(jax_gradient, *f.arguments), f.inputs, ()), gs, indexes)
-    return [a if b is None else b for a, b in zip(found, [*[None] * first, *gradients], strict=True)]
+    gxs = _moving(Point(as_function(jax_gradient, *f.arguments), f.inputs, ()), gs, indexes)
+    return [a if b is None else b for a, b in zip(gxs, [*[None] * first, *gradients], strict=True)]
 
 
 def _in_weights(f: Function, gradients: list[Variable | None], gs: Sequence[Variable]) -> list[Variable | None]:

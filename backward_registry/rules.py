@@ -145,19 +145,19 @@ def backward_with_limits(op: Op, axes: tuple[int, ...]) -> Callable[[Callable[..
 def slopes(op: Op, formula: str, function: Callable[..., Any], exact: bool = True) -> None:
     """Register the rule of an op with one result: the gradient times the slopes that `function` returns, one for each
     input (several in a tuple). The parameters of `function` are named as the op's inputs, its arguments, or `y`, the
-    result. `formula` becomes the rule's docstring, and `exact` is as for `backward`."""
-    found = "gy * {}" if len(op.input_names) == 1 else "[gy * slope for slope in {}]"
-    _enter_by_name(op, formula, function, found, exact, _caller_module())
+    result. `formula` becomes the rule's docstring, and `exact` is as in `backward`."""
+    template = "gy * {}" if len(op.input_names) == 1 else "[gy * slope for slope in {}]"
+    _enter_by_name(op, formula, function, template, exact, _caller_module())
 
 
 def gradients(op: Op, formula: str, function: Callable[..., Gradients], exact: bool = True) -> None:
     """Register the rule of an op with one result: `function` returns a gradient for each input (several in a tuple).
-    As for `slopes`, except that a parameter may also be `gy`, the incoming gradient."""
+    As in `slopes`, except that a parameter may also be `gy`, the incoming gradient."""
     _enter_by_name(op, formula, function, "{}", exact, _caller_module())
 
 
 def _enter_by_name(
-    op: Op, formula: str, function: Callable[..., Any], found: str, exact: bool, module: str
+    op: Op, formula: str, function: Callable[..., Any], template: str, exact: bool, module: str
 ) -> None:
     """Enter a rule that calls `function` with the values that its parameters name; `found` is a template for the rule's
     result. It is compiled, since rules are called for each function of a graph."""
@@ -167,7 +167,7 @@ def _enter_by_name(
     if unknown := sorted(set(names) - set(places)):
         raise ValueError(f"{op.name}: the op has no inputs or arguments {', '.join(unknown)}, which its rule takes")
     call = f"function({', '.join([places[name] for name in names])})"
-    rule: RuleFunction = eval(f"lambda f, gy: {found.format(call)}", {"function": function})
+    rule: RuleFunction = eval(f"lambda f, gy: {template.format(call)}", {"function": function})
     rule.__doc__ = formula
     registry.add(op, Rule(rule, "rule", exact, module))
 
@@ -196,8 +196,8 @@ def _transposed(op: Op, transpose: Op) -> RuleFunction:
 
 def _arguments_for(f: Function, op: Op, x: Variable) -> dict[str, Any]:
     """The arguments for an op whose result is like `x`: those of `f` that it takes too, and the `shape` of `x`."""
-    given = f.args | {"shape": x.shape}
-    return {name: given[name] for name in op.argument_names if name in given}
+    arguments = f.args | {"shape": x.shape}
+    return {name: arguments[name] for name in op.argument_names if name in arguments}
 
 
 def of_bodies(*ops: BodyOp, kind: str = "rule") -> None:
@@ -225,23 +225,23 @@ def bilinear_family(
     """
     module = _caller_module()
 
-    def made(f: Function, op: Op, like: Variable, *inputs: Variable) -> Variable:
+    def result_of(f: Function, op: Op, like: Variable, *inputs: Variable) -> Variable:
         """The result of `op`, one of the three: an array like `like`."""
-        own = sizes(f, like) if sizes is not None and op is left else {}
-        y: Variable = op(*inputs, *f.inputs[2:], **_arguments_for(f, op, like), **own)
+        size = sizes(f, like) if sizes is not None and op is left else {}
+        y: Variable = op(*inputs, *f.inputs[2:], **_arguments_for(f, op, like), **size)
         return y
 
     def product_rule(f: Function, gy: Variable) -> Gradients:
         x, w, *places = f.inputs
-        return made(f, left, x, gy, w), made(f, right, w, gy, x), *[None] * len(places)
+        return result_of(f, left, x, gy, w), result_of(f, right, w, gy, x), *[None] * len(places)
 
     def left_rule(f: Function, gx: Variable) -> Gradients:
         y, w, *places = f.inputs
-        return made(f, product, y, gx, w), made(f, right, w, y, gx), *[None] * len(places)
+        return result_of(f, product, y, gx, w), result_of(f, right, w, y, gx), *[None] * len(places)
 
     def right_rule(f: Function, gw: Variable) -> Gradients:
         y, x, *places = f.inputs
-        return made(f, product, y, x, gw), made(f, left, x, y, gw), *[None] * len(places)
+        return result_of(f, product, y, x, gw), result_of(f, left, x, y, gw), *[None] * len(places)
 
     for op, rule in ((product, product_rule), (left, left_rule), (right, right_rule)):
         registry.add(op, Rule(rule, "bilinear", True, module))
@@ -292,8 +292,8 @@ def _arguments(f: Function) -> Mapping[str, Any]:
     arguments = f.args
     if list(arguments) != ["instance"]:
         return arguments
-    own = getattr(arguments["instance"], "args", None)
-    return own if isinstance(own, Mapping) else {}
+    declared = getattr(arguments["instance"], "args", None)
+    return declared if isinstance(declared, Mapping) else {}
 
 
 def missing(op: Op, path: str) -> MissingRule:

@@ -56,8 +56,8 @@ def rounding(values: Variable) -> Variable:
 
 def added(*terms: Variable | None) -> Any:
     """The sum of the terms that are not None; None if all are."""
-    given = [x for x in terms if x is not None]
-    return sum(given[1:], given[0]) if given else None
+    summands = [x for x in terms if x is not None]
+    return sum(summands[1:], summands[0]) if summands else None
 
 
 def turning(a: Variable | None, b: Variable, is_left: bool = True) -> Variable | None:
@@ -70,7 +70,7 @@ def turning(a: Variable | None, b: Variable, is_left: bool = True) -> Variable |
 
 
 def are_last(gys: Sequence[Variable | None]) -> bool:
-    """Whether further derivatives of the gradients are unknown."""
+    """True if further derivatives of the gradients are unknown."""
     functions = functions_of([g for g in gys if g is not None])
     return any([f.op is unknown_after and f.args["orders"] == 0 for f in functions])
 
@@ -108,8 +108,8 @@ class Quotients:
         speeds = F.arange(1.0, n + 1.0, dtype=self.values.dtype.name)
         self.speeds = F.broadcast(speeds, shape=self.values.shape)
         """How the values move apart: at distinct speeds of one sign, so that no difference or sum of two stays."""
-        given = [(g, axis) for g, axis in zip(gys, across, strict=True) if g is not None and axis is not None]
-        self.sizes = added(*[F.sum(F.abs(g), axis=axis) for g, axis in given])
+        at_vectors = [(g, axis) for g, axis in zip(gys, across, strict=True) if g is not None and axis is not None]
+        self.sizes = added(*[F.sum(F.abs(g), axis=axis) for g, axis in at_vectors])
         """The sizes of the gradients at the vectors of each value."""
         self.orders = [[None if axis is None else g for g, axis in zip(gys, across, strict=True)]]
         """The gradients at the vectors, and their first and second derivatives as the values move and the vectors stay.

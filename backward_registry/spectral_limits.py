@@ -48,7 +48,7 @@ class Near:
         return shared[0].parent
 
     def is_equal(self, f: Function) -> bool:
-        """Whether `f` is the function, or computes the same."""
+        """True if `f` is the function, or computes the same."""
         return f.op is self.f.op and self.first(f) is self.first(self.f)
 
     def spectral(self, functions: Iterable[Function]) -> dict[int, frozenset[int] | None]:
@@ -56,15 +56,15 @@ class Near:
 
         A sum over all values has none: it does not depend on the choice of vectors where the whole function does not.
         """
-        found: dict[int, frozenset[int] | None] = {}
+        axes_of: dict[int, frozenset[int] | None] = {}
         for f in functions:
             if self.is_equal(f):
-                found.update({id(y): frozenset([y.ndim + a]) for y, a in zip(f.outputs, self.axes, strict=True)})
-            elif given := [(i, found[id(x)]) for i, x in enumerate(f.inputs) if id(x) in found]:
-                axes = _axes_left(f, given)
+                axes_of.update({id(y): frozenset([y.ndim + a]) for y, a in zip(f.outputs, self.axes, strict=True)})
+            elif spectral_inputs := [(i, axes_of[id(x)]) for i, x in enumerate(f.inputs) if id(x) in axes_of]:
+                axes = _axes_left(f, spectral_inputs)
                 if axes is None or axes:
-                    found.update({id(y): axes for y in f.outputs})
-        return found
+                    axes_of.update({id(y): axes for y in f.outputs})
+        return axes_of
 
     def along(self, g: Variable, index: int, tangent: Variable) -> Variable | None:
         """The derivative of `g` as output `index` of the function moves along a tangent, and the others stay; None if
@@ -81,22 +81,22 @@ class Near:
         return None if f is not None and f.op is F.constant and f.arguments[0] == 0 else t
 
 
-def _axes_left(f: Function, given: Sequence[tuple[int, frozenset[int] | None]]) -> frozenset[int] | None:
+def _axes_left(f: Function, spectral_inputs: Sequence[tuple[int, frozenset[int] | None]]) -> frozenset[int] | None:
     """The axes of the outputs of `f` to which it carries those of its inputs, except those that it sums over together;
     None if it does something else to one of them."""
     axes, left = f.op.axes, set[int]()
     if axes is None and not f.op.diagonal:
         return None
     places = axes_carried(f)
-    reached = {b for own in places for b in own}
+    reached = {b for carried in places for b in carried}
     if f.op is not F.broadcast and any([n != 1 and b not in reached for b, n in enumerate(f.specs[0].shape)]):
         return None  # an axis may be carried to this one too, as to both axes of a diagonal matrix
     terms = axes.indices(f)[0] if axes is not None and axes.indices is not None else None
     summed = [set[int]() for _ in f.inputs]
-    for i, own in given:
-        if own is None or i >= len(places):
+    for i, carried in spectral_inputs:
+        if carried is None or i >= len(places):
             return None
-        for a in own:
+        for a in carried:
             b = places[i][a]
             if b is not None:
                 left.add(b)
@@ -106,6 +106,7 @@ def _axes_left(f: Function, given: Sequence[tuple[int, frozenset[int] | None]]) 
                 return None
     if terms is not None:  # with numbers of its own for each value, a sum may depend on the choice of vectors
         both = set().union(*summed)
-        if any([own & both != set(term) & both for own, term in zip(summed, terms, strict=True) if set(term) & both]):
+        pairs = [(indices, set(term) & both) for indices, term in zip(summed, terms, strict=True)]
+        if any([common and indices & both != common for indices, common in pairs]):
             return None
     return frozenset(left)

@@ -19,7 +19,7 @@ from ..graph.arguments import Ignored, Scalar
 
 
 def is_floating(x: Any) -> bool:
-    """Whether `x` has a floating dtype."""
+    """True if `x` has a floating dtype."""
     return bool(jnp.issubdtype(x.dtype, jnp.floating))
 
 
@@ -89,11 +89,11 @@ def broadcast_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def broadcast_shape(**inputs: jax.Array | Variable | None) -> tuple[int, ...]:
     """The common shape of all inputs that are not None; a ValueError names them if they do not broadcast."""
-    given = {name: x.shape for name, x in inputs.items() if x is not None}
+    shape_of = {name: x.shape for name, x in inputs.items() if x is not None}
     try:
-        return jnp.broadcast_shapes(*given.values())
+        return jnp.broadcast_shapes(*shape_of.values())
     except ValueError:
-        shapes = " and ".join([f"{name} of shape {shape}" for name, shape in given.items()])
+        shapes = " and ".join([f"{name} of shape {shape}" for name, shape in shape_of.items()])
         raise ValueError(f"{shapes} do not broadcast") from None
 
 
@@ -286,7 +286,7 @@ def mul_scalar(x: Array, /, val: Scalar = 1.0, inplace: Ignored = False) -> jax.
 
 
 def _is_multiplied(exponent: Any) -> bool:
-    """Whether a power is computed by multiplication, and a square root for half-integer exponents."""
+    """True if a power is computed by multiplication, and a square root for half-integer exponents."""
     return not isinstance(exponent, jax.Array) and abs(exponent) <= 64 and float(2 * exponent).is_integer()
 
 

@@ -91,12 +91,12 @@ def arange(start: float, stop: float, step: float = 1, dtype: DTypeName = FLOAT3
     """
     if step == 0:
         raise ValueError("step must not be 0")
-    n, given = max(math.ceil((stop - start) / step), 0), np.dtype(dtype)
-    if given.kind in "iu":
-        return _whole_numbers(start, step, n, given)
-    wide = _wide(given, "arange")
+    n, target = max(math.ceil((stop - start) / step), 0), np.dtype(dtype)
+    if target.kind in "iu":
+        return _whole_numbers(start, step, n, target)
+    wide = _wide(target, "arange")
     numbers = lax.add(lax.mul(lax.iota(wide, n), wide.type(step)), wide.type(start))
-    return lax.convert_element_type(numbers, given)
+    return lax.convert_element_type(numbers, target)
 
 
 def _whole_numbers(start: float, step: float, n: int, dtype: np.dtype[Any]) -> jax.Array:
@@ -134,17 +134,17 @@ def linspace(start: float, stop: float, num: Size, dtype: DTypeName = FLOAT32) -
     Raises:
         ValueError: `num` is negative; `dtype` is bool; or `dtype` is an integer dtype too narrow for `start` or `stop`.
     """
-    given = np.dtype(dtype)
-    if given.kind in "iu":
-        bounds = np.iinfo(given)
+    target = np.dtype(dtype)
+    if target.kind in "iu":
+        bounds = np.iinfo(target)
         if not (bounds.min <= min(start, stop) and max(start, stop) <= bounds.max):
-            raise ValueError(f"dtype {given.name} cannot hold the numbers from {start:g} to {stop:g}")
+            raise ValueError(f"dtype {target.name} cannot hold the numbers from {start:g} to {stop:g}")
         refuse_too_many(num, num=num)
-        return jnp.asarray(np.linspace(start, stop, num, dtype=given))
-    wide = _wide(given, "linspace")
+        return jnp.asarray(np.linspace(start, stop, num, dtype=target))
+    wide = _wide(target, "linspace")
     t = lax.div(lax.iota(wide, num), wide.type(num - 1 if num > 1 else 1))
     numbers = lax.add(lax.mul(lax.sub(wide.type(1), t), wide.type(start)), lax.mul(t, wide.type(stop)))
-    return lax.convert_element_type(numbers, given)
+    return lax.convert_element_type(numbers, target)
 
 
 @composite
@@ -203,16 +203,16 @@ def meshgrid(*x: Array, ij_indexing: bool = False) -> tuple[Variable, ...]:
     Raises:
         ValueError: One of `x` does not have exactly one axis.
     """
-    for i, each in enumerate(x):
-        if each.ndim != 1:
-            raise ValueError(f"x[{i}] must have one axis, got shape {each.shape}")
+    for i, coordinates in enumerate(x):
+        if coordinates.ndim != 1:
+            raise ValueError(f"x[{i}] must have one axis, got shape {coordinates.shape}")
     order = list(range(len(x)))
     if not ij_indexing and len(x) > 1:
         order[:2] = 1, 0
     grid = tuple(x[i].size for i in order)
     return tuple(
-        broadcast(reshape(each, shape=tuple(-1 if i == j else 1 for j in order)), shape=grid)
-        for i, each in enumerate(x)
+        broadcast(reshape(coordinates, shape=tuple(-1 if i == j else 1 for j in order)), shape=grid)
+        for i, coordinates in enumerate(x)
     )
 
 

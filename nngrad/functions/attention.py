@@ -51,12 +51,12 @@ def attention(
     if not sources:
         return array.constant(0, shape=(batch, heads, targets, value.shape[3]), dtype=dtype)
     q, k, v = (array.in_dtype(x, wide) for x in (query, key, value))
-    given = {"query": ByTarget(q * (size**-0.5 if scale is None else scale), 2)}
+    by_target = {"query": ByTarget(q * (size**-0.5 if scale is None else scale), 2)}
     if mask is not None and mask.shape[2] != 1:
-        given["mask"] = ByTarget(mask, 2)
+        by_target["mask"] = ByTarget(mask, 2)
     if causal:
         numbers = array.arange(0, targets, dtype=np.int32)
-        given["number"] = ByTarget(movement.reshape(numbers, shape=(1, 1, targets, 1)), 2)
+        by_target["number"] = ByTarget(movement.reshape(numbers, shape=(1, 1, targets, 1)), 2)
 
     def average(of: Mapping[str, Variable]) -> tuple[Variable]:
         many = of["query"].shape[2]
@@ -72,7 +72,7 @@ def attention(
         y = movement.reshape(y, shape=(batch, heads, many, value.shape[3]))
         return (y if blind is None else indexing.where(blind, 0, y),)
 
-    return array.in_dtype(by_blocks(average, given, sources)[0], dtype)
+    return array.in_dtype(by_blocks(average, by_target, sources)[0], dtype)
 
 
 def _check(query: Variable, key: Variable, value: Variable) -> None:
@@ -97,10 +97,10 @@ def _with_four_axes(mask: Variable, shape: tuple[int, ...]) -> Variable:
     """A mask that broadcasts to `shape`, with leading axes of size 1 added."""
     if mask.dtype != np.bool_ and not mask.spec.differentiable:
         raise TypeError(f"mask must have dtype bool or a floating dtype, got {mask.spec}")
-    own = (1,) * (4 - mask.ndim) + mask.shape
-    if len(own) != 4 or any([n not in (1, size) for n, size in zip(own, shape, strict=True)]):
+    whole = (1,) * (4 - mask.ndim) + mask.shape
+    if len(whole) != 4 or any([n not in (1, size) for n, size in zip(whole, shape, strict=True)]):
         raise ValueError(f"mask must broadcast to {shape}, got {mask.shape}")
-    return movement.reshape(mask, shape=own)
+    return movement.reshape(mask, shape=whole)
 
 
 def _added(
@@ -180,11 +180,11 @@ def scaled_dot_product_attention(
         movement.reshape(x, shape=(x.shape[0], *sizes, x.shape[2] // num_heads))
         for x in (query * (size // num_heads) ** -0.5, key, value)
     )
-    given = {"query": ByTarget(q, 0)}
+    by_target = {"query": ByTarget(q, 0)}
     if additive_mask is not None:
         if additive_mask.ndim == 3:
             additive_mask = movement.reshape(additive_mask, shape=(*sizes, targets, sources))
-        given["mask"] = ByTarget(additive_mask, additive_mask.ndim - 2)
+        by_target["mask"] = ByTarget(additive_mask, additive_mask.ndim - 2)
 
     def average(of: Mapping[str, Variable]) -> tuple[Variable, Variable]:
         products = contractions.einsum(of["query"], k, equation="tbhd,sbhd->bhts")
@@ -195,7 +195,7 @@ def scaled_dot_product_attention(
         # XLA is slower at products whose batch axes do not come first, so they are moved afterwards.
         return contractions.einsum(weights, v, equation="bhts,sbhd->bhtd"), weights
 
-    y, weights = by_blocks(average, given, sources)
+    y, weights = by_blocks(average, by_target, sources)
     y = movement.reshape(movement.transpose(y, axes=(2, 0, 1, 3)), shape=(targets, batch, value.shape[2]))
     return y, movement.reshape(weights, shape=shapes[1])
 
@@ -225,8 +225,8 @@ def multi_head_attention(
         attn_bias_k: E elements: the key of one additional source, which no mask hides. None for no such source.
         attn_bias_v: E_v elements: the value of that source.
         dropout: The probability of dropping each attention weight.
-        additive_mask: As for `scaled_dot_product_attention`, without the additional source.
-        key_padding_mask: As for `scaled_dot_product_attention`, without the additional source.
+        additive_mask: As in `scaled_dot_product_attention`, without the additional source.
+        key_padding_mask: As in `scaled_dot_product_attention`, without the additional source.
 
     Returns:
         (targets, batch, E_out), and the weights of the average, (batch * heads, targets, sources), or sources + 1.
@@ -264,14 +264,14 @@ def multi_head_attention(
 
 def _projected(inputs: dict[str, Variable], x: str, weight: str, bias: str) -> Variable:
     """The input `x` times a weight, plus a bias if there is one."""
-    given, w, b = inputs[x], inputs[weight], inputs[bias]
-    if given.ndim != 3:
-        raise ValueError(f"{x} must be of shape (steps, batch, size), got {given.shape}")
-    if w.ndim != 2 or w.shape[0] != given.shape[2]:
-        raise ValueError(f"{weight} must be of shape ({given.shape[2]}, n), got {w.shape}")
+    value, w, b = inputs[x], inputs[weight], inputs[bias]
+    if value.ndim != 3:
+        raise ValueError(f"{x} must be of shape (steps, batch, size), got {value.shape}")
+    if w.ndim != 2 or w.shape[0] != value.shape[2]:
+        raise ValueError(f"{weight} must be of shape ({value.shape[2]}, n), got {w.shape}")
     if b is not None and b.shape != w.shape[1:]:
         raise ValueError(f"{bias} must be of shape {w.shape[1:]}, got {b.shape}")
-    return linear.affine.body(given, w, b, 2)
+    return linear.affine.body(value, w, b, 2)
 
 
 def _with_one_more(x: Variable, row: Variable, argument: str) -> Variable:

@@ -88,10 +88,10 @@ def random_shift(
     if border_mode not in modes:
         raise ValueError(f"border_mode must be 'nearest', 'reflect' or 'constant', got {border_mode!r}")
     batch, sample = _split(x, base_axis)
-    given = as_ints(shifts if shifts is not None else ())
-    if len(given) > len(sample) or not all(0 <= n < 2**30 for n in given):
+    last = as_ints(shifts if shifts is not None else ())
+    if len(last) > len(sample) or not all(0 <= n < 2**30 for n in last):
         raise ValueError(f"shifts must be at most {len(sample)} ints between 0 and {2**30 - 1}, got {shifts}")
-    reach = (*[0] * (len(sample) - len(given)), *given)
+    reach = (*[0] * (len(sample) - len(last)), *last)
     key = key_leaf(seed, "random_shift")
     if not any(reach):
         return elementwise.identity(x)
@@ -171,8 +171,8 @@ def random_erase(
     if not count:
         return elementwise.identity(x)
     channels, height, width = (sample[2], *sample[:2]) if channel_last else sample
-    each = (count, *batch, 1 if share else channels, 1, 1)
-    present, area, aspect, top, left = movement.split(uniform(subkey(key, index=0), shape=(5, *each)), axis=0)
+    rectangles = (count, *batch, 1 if share else channels, 1, 1)
+    present, area, aspect, top, left = movement.split(uniform(subkey(key, index=0), shape=(5, *rectangles)), axis=0)
     area = _between(area, area_ratios) * (height * width)
     aspect = _between(aspect, aspect_ratios)
     rows, columns = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
@@ -196,7 +196,7 @@ def _between(u: Variable, bounds: Sequence[float]) -> Variable:
 
 
 def _within(places: Any, length: Variable, part: Variable, size: int) -> Variable:
-    """Whether places are in a segment of this length on an axis of `size`; `part` of the free space comes before it."""
+    """1 where places are in a segment of this length on an axis of `size`; `part` of the free space comes before it."""
     length = elementwise.floor(minimum_scalar(length, val=size))
     start = elementwise.floor(part * (size + 1 - length))
     at = as_variable(places)

@@ -56,9 +56,9 @@ def reduces(argument: str, one: bool = False, adds: Adds = "") -> AxisMap:
 
     def places(f: Function) -> tuple[Places, ...]:
         gone = named(f, argument, None)
-        kept = [a for a in range(f.inputs[0].ndim) if a not in gone]
+        left = [a for a in range(f.inputs[0].ndim) if a not in gone]
         stay = f.args.get("keepdims", False)
-        return (tuple([(a if stay else kept.index(a)) if a in kept else None for a in range(f.inputs[0].ndim)]),)
+        return (tuple([(a if stay else left.index(a)) if a in left else None for a in range(f.inputs[0].ndim)]),)
 
     def leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
         axes = tuple([a + len(size) for a in named(f, argument, None)])
@@ -98,7 +98,7 @@ def rowwise(signature: str | Callable[[Function], tuple[int, int]], shape: str =
         mixed = core(f)[0]
         return tuple([(*range(x.ndim - mixed), *(None,) * mixed) for x in f.inputs])
 
-    def leading(f: Function, size: Shape, own: Shape) -> Mapping[str, Any]:
+    def leading(f: Function, size: Shape, sizes: Shape) -> Mapping[str, Any]:
         return {shape: (*size, *f.args[shape])} if shape else {}
 
     return AxisMap(places=places, leading=leading)
@@ -187,9 +187,9 @@ def axes_of(axis: int | Sequence[int] | None, ndim: int, name: str = "axis") -> 
     """The axes that `axis` names in an array of `ndim` axes, non-negative and ascending; None names all."""
     if axis is None:
         return tuple(range(ndim))
-    given = (axis,) if isinstance(axis, int) else axis
-    axes = {axis_of(a, ndim, name) for a in given}
-    if len(axes) != len(given):
+    named_axes = (axis,) if isinstance(axis, int) else axis
+    axes = {axis_of(a, ndim, name) for a in named_axes}
+    if len(axes) != len(named_axes):
         raise ValueError(f"{name} {axis} has duplicate axes")
     return tuple(sorted(axes))
 
@@ -209,11 +209,12 @@ def per_axis(
     """`value` with one entry per spatial axis: a single entry holds for all `count` axes, None means `default`."""
     if value is None:
         return (default,) * count
-    each = (value,) if isinstance(value, int) else tuple(value)
-    if len(each) == 1:
-        each = each * count
-    if len(each) != count:
-        raise ValueError(f"{name} has {len(each)} entries for {count} spatial axes; give one per axis, or one for all")
-    if min(each, default=lowest) < lowest:
-        raise ValueError(f"{name} must be at least {lowest}, got {each}")
-    return each
+    entries = (value,) if isinstance(value, int) else tuple(value)
+    if len(entries) == 1:
+        entries = entries * count
+    if len(entries) != count:
+        raise ValueError(f"{name} has {len(entries)} entries for {count} spatial axes; give one per axis, or one for "
+                         "all")
+    if min(entries, default=lowest) < lowest:
+        raise ValueError(f"{name} must be at least {lowest}, got {entries}")
+    return entries

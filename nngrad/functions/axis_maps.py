@@ -113,8 +113,8 @@ PUT = AxisMap(places=_put, leading=_put_leading)
 def _around_points(f: Function, ndim: int) -> list[int]:
     """For each axis of the slices at the points, the axis of the whole array (with `ndim` axes); -1 for the axes of the
     points."""
-    own = [a for a, _ in f.args["rows"]]
-    rest = [a for a in range(ndim) if a not in f.args["axes"] and a not in own]
+    of_rows = [a for a, _ in f.args["rows"]]
+    rest = [a for a in range(ndim) if a not in f.args["axes"] and a not in of_rows]
     rest[f.args["at"] : f.args["at"]] = [-1] * (f.inputs[1].ndim - 1)
     return rest
 

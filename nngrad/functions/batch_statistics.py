@@ -59,8 +59,8 @@ def _normalized(
 ) -> Normalised:
     """`batch_normalization` with statistics over the inputs of `processes`, or of this one alone if there are none."""
     beta, gamma, mean, variance = parameters
-    kept = axes_of(axes, x.ndim, "axes")
-    shape = kept_shape(x.shape, kept)
+    channels = axes_of(axes, x.ndim, "axes")
+    shape = kept_shape(x.shape, channels)
     beta, gamma = fitted(beta, shape, x.shape, "beta"), fitted(gamma, shape, x.shape, "gamma")
     for p, n in ((mean, "mean"), (variance, "variance")):
         if p is None:
@@ -74,7 +74,7 @@ def _normalized(
         m, v = (in_shape(p, shape) for p in (mean, variance))
         y = standardized(x, wide - m, v, eps, beta, gamma)
         return (y, m, v) if output_stat else y
-    reduced = tuple(i for i in range(x.ndim) if i not in kept)
+    reduced = tuple(i for i in range(x.ndim) if i not in channels)
     m, deviation, v = _moments_among(wide, reduced, processes) if len(processes) > 1 else moments(wide, reduced)
     y = standardized(x, deviation, v, eps, beta, gamma)
     count = math.prod(x.shape[i] for i in reduced) * max(len(processes), 1)
@@ -95,8 +95,8 @@ def _moments_among(
     share = 1 / len(processes)
     average = collectives.all_reduce(reduction.mean(x, axis=axes, keepdims=True) * share, processes=processes)
     deviation = x - average
-    own = reduction.mean(deviation * deviation, axis=axes, keepdims=True)
-    return average, deviation, collectives.all_reduce(own * share, processes=processes)
+    square = reduction.mean(deviation * deviation, axis=axes, keepdims=True)
+    return average, deviation, collectives.all_reduce(square * share, processes=processes)
 
 
 @composite
@@ -111,7 +111,7 @@ def fused_batch_normalization(
     Args:
         z: A term added before the nonlinearity, of the shape of `x`; None for 0.
         nonlinearity: "relu", the only choice.
-        ...: As for `batch_normalization`.
+        ...: As in `batch_normalization`.
 
     Raises:
         ValueError: As in `batch_normalization`; or `z` differs in shape from `x`, or `nonlinearity` is not "relu".
@@ -137,10 +137,10 @@ def sync_batch_normalization(
     over the processes, as all gradients are. With one process it is `batch_normalization`.
 
     Args:
-        x: As for `batch_normalization`; of one shape in all processes.
+        x: As in `batch_normalization`; of one shape in all processes.
         comm: A communicator (`nngrad.nnabla.communicators`); None for one process.
         group: The group of processes in `comm`, which includes this one.
-        ...: As for `batch_normalization`.
+        ...: As in `batch_normalization`.
 
     Raises:
         TypeError: `comm` is not a communicator.

@@ -165,16 +165,16 @@ def _downwards(x: jax.Array, order: int) -> jax.Array:
     half, one = x / 2, lax.full_like(x, 1)
 
     def lower(i: Any, state: Any) -> Any:
-        above, current, total, found = state
+        above, current, total, result = state
         k = lax.convert_element_type(_HIGHEST - i, x.dtype)
         even = lax.convert_element_type(1 - i % 2, x.dtype)
         total = (total + 2 * even * current) * half / k  # Horner's sum of the even ones
-        found = lax.select(lax.full(x.shape, _HIGHEST - i == order), current, found)
-        return current, current - half * half / (k * (k + 1)) * above, total, found
+        result = lax.select(lax.full(x.shape, _HIGHEST - i == order), current, result)
+        return current, current - half * half / (k * (k + 1)) * above, total, result
 
-    _, current, total, found = lax.fori_loop(0, _HIGHEST, lower, (one, one, lax.full_like(x, 0), one))
+    _, current, total, result = lax.fori_loop(0, _HIGHEST, lower, (one, one, lax.full_like(x, 0), one))
     power = lax.integer_pow(half, order) / float(math.factorial(order))
-    y: jax.Array = power * (found if order else current) / (total + current)
+    y: jax.Array = power * (result if order else current) / (total + current)
     return y
 
 

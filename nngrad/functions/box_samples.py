@@ -75,7 +75,7 @@ def over_samples(
             raise ValueError(f"sampling_ratio {ratio} is too large: int32 cannot count the samples of a bin")
         columns, count = jnp.int32(ratio), ratio**2
     else:
-        rows, columns = [lax.convert_element_type(jnp.max(each.samples, initial=0), jnp.int32) for each in axes]
+        rows, columns = [lax.convert_element_type(jnp.max(axis.samples, initial=0), jnp.int32) for axis in axes]
         count = rows * columns
 
     def added(i: Any, total: jax.Array) -> jax.Array:

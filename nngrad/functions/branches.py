@@ -84,8 +84,8 @@ def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], o
     results: list[Any] = []
 
     def run(branch: Callable[..., Any], name: str) -> Captured:
-        def flat(given: list[Variable]) -> list[Variable]:
-            returned, structure = jax.tree.flatten(branch(*jax.tree.unflatten(tree, given)))
+        def flat(arguments: list[Variable]) -> list[Variable]:
+            returned, structure = jax.tree.flatten(branch(*jax.tree.unflatten(tree, arguments)))
             results.append(structure)
             variables = [as_variable(y, f"what {name} returns", owner, floating) for y in returned]
             policy = build_options().applying.precision
@@ -95,36 +95,37 @@ def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], o
 
     for name, branch in branches:
         check_body(branch, name, owner)
-    found = [run(branch, name) for name, branch in branches]
+    captures = [run(branch, name) for name, branch in branches]
     try:
-        _check_alike([name for name, _ in branches], results, found, owner)
+        _check_alike([name for name, _ in branches], results, captures, owner)
     except (TypeError, ValueError) as error:
         error.add_note("; ".join([f"{name} of {owner}{place_of_function(branch)}" for name, branch in branches]))
         raise
-    updated = tuple({id(x): x for each in found for x in each.updated}.values())
-    variables = {id(x): x for each in found for x in (*each.variables, *each.updated, *inputs, *each.keys)}
+    updated = tuple({id(x): x for capture in captures for x in capture.updated}.values())
+    read = [(*capture.variables, *capture.updated, *inputs, *capture.keys) for capture in captures]
+    variables = {id(x): x for arguments in read for x in arguments}
     place = {i: k for k, i in enumerate(variables)}
     specs = tuple([x.spec for x in variables.values()])
 
-    def arranged(each: Captured) -> Block:
+    def arranged(capture: Captured, arguments: tuple[Variable, ...]) -> Block:
         """A branch that takes the inputs of all, and first returns the new values of all updated leaves."""
-        given = (*each.variables, *each.updated, *inputs, *each.keys)
-        body = each.body.with_inputs(specs, [place[id(x)] for x in given])
-        new = {id(x): number for x, number in zip(each.updated, body.outputs, strict=False)}
+        body = capture.body.with_inputs(specs, [place[id(x)] for x in arguments])
+        new = {id(x): number for x, number in zip(capture.updated, body.outputs, strict=False)}
         after = [new.get(id(x), place[id(x)]) for x in updated]
         outputs = (*after, *body.outputs[len(new) :])
         return Block(body.inputs, body.steps, body.orders, outputs, body.stop_gradients, body.places)
 
-    bodies = tuple([arranged(each) for each in found])
+    bodies = tuple(map(arranged, captures, read))
     effects = tuple([(leaf, k) for k, leaf in enumerate(updated)])
     outputs = apply(switch_of_bodies, (which, *variables.values()), (bodies,), effects)
     return jax.tree.unflatten(results[0], outputs[len(updated) :])
 
 
-def _check_alike(names: list[str], results: list[Any], found: list[Captured], owner: str) -> None:
+def _check_alike(names: list[str], results: list[Any], captures: list[Captured], owner: str) -> None:
     """Raise an error unless all branches return the same structure, shapes and dtypes."""
-    first, *_ = given = [[each.body.spec(n) for n in each.body.outputs[len(each.updated) :]] for each in found]
-    for name, structure, specs in zip(names, results, given, strict=True):
+    bodies = [(capture.body, len(capture.updated)) for capture in captures]
+    first, *_ = of_branches = [[body.spec(n) for n in body.outputs[updated:]] for body, updated in bodies]
+    for name, structure, specs in zip(names, results, of_branches, strict=True):
         if str(structure) != str(results[0]):
             raise TypeError(f"{owner}: results of {names[0]} and {name} must agree, got {results[0]} and {structure}")
         for i, (a, b) in enumerate(zip(first, specs, strict=True)):

@@ -97,8 +97,8 @@ def _eager_operator(name: str) -> Callable[..., Any]:
     def operate(self: NdArray, *other: Any) -> Any:
         if other and isinstance(other[0], Variable):
             return NotImplemented  # the Variable's operator takes over
-        given = [leaf_of(x) if isinstance(x, NdArray) else x for x in other]
-        result = operators[name](leaf_of(self), *given)
+        operands = [leaf_of(x) if isinstance(x, NdArray) else x for x in other]
+        result = operators[name](leaf_of(self), *operands)
         return result.data if isinstance(result, Variable) else result
 
     return operate

@@ -49,16 +49,16 @@ def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean")
     """
     if reduce not in ("mean", "no"):
         raise ValueError(f"crf1d: reduce must be 'mean' or 'no', got {reduce!r}")
-    cost, *given = as_variables([cost, *variables_of(xs, "crf1d")], ["cost", *["xs"] * len(xs)], "crf1d")
+    cost, *emissions = as_variables([cost, *variables_of(xs, "crf1d")], ["cost", *["xs"] * len(xs)], "crf1d")
     named = variables_of(ys, "crf1d", "ys")
-    scores, there = _steps_of(cost, given)
-    if [y.shape for y in named] != [x.shape[:1] for x in given]:
-        raise ValueError(f"crf1d: ys must have a label for each row of xs, shapes {[x.shape[:1] for x in given]}, got "
-                         f"{[y.shape for y in named]}")
+    scores, there = _steps_of(cost, emissions)
+    if [y.shape for y in named] != [x.shape[:1] for x in emissions]:
+        raise ValueError("crf1d: ys must have a label for each row of xs, shapes "
+                         f"{[x.shape[:1] for x in emissions]}, got {[y.shape for y in named]}")
     labels = pad_sequence(named, scores.shape[1])
     named_scores = gather(scores, labels, axis=2, batch_dims=2)
     total = scores[0]
-    if len(given) > 1:
+    if len(emissions) > 1:
 
         def step(before: Variable, x: tuple[Variable, Variable]) -> tuple[Variable, None]:
             ways = reshape(before, shape=(*before.shape, 1)) + cost
@@ -79,8 +79,8 @@ def argmax_crf1d(cost: Any, xs: Sequence[Any]) -> tuple[Variable, list[Variable]
     """The most probable labels in a linear-chain conditional random field, by Viterbi's algorithm.
 
     Args:
-        cost: (labels, labels), as for `crf1d`.
-        xs: For each step the scores of the labels, as for `crf1d`.
+        cost: (labels, labels), as in `crf1d`.
+        xs: For each step the scores of the labels, as in `crf1d`.
 
     Returns:
         The highest score of each chain, (batch,), and for each step the labels, (batch,) of that step, int32.
@@ -88,10 +88,11 @@ def argmax_crf1d(cost: Any, xs: Sequence[Any]) -> tuple[Variable, list[Variable]
     Raises:
         ValueError: The shapes do not fit, or a batch grows.
     """
-    cost, *given = as_variables([cost, *variables_of(xs, "argmax_crf1d")], ["cost", *["xs"] * len(xs)], "argmax_crf1d")
-    scores, there = _steps_of(cost, given)
-    if len(given) == 1:
-        return amax(given[0], axis=1), [argmax(given[0], axis=1)]
+    owner = "argmax_crf1d"
+    cost, *emissions = as_variables([cost, *variables_of(xs, owner)], ["cost", *["xs"] * len(xs)], owner)
+    scores, there = _steps_of(cost, emissions)
+    if len(emissions) == 1:
+        return amax(emissions[0], axis=1), [argmax(emissions[0], axis=1)]
     goes_on = as_variable(there[1:])
     itself = as_variable(np.arange(cost.shape[0], dtype=np.int32))
 
@@ -109,4 +110,4 @@ def argmax_crf1d(cost: Any, xs: Sequence[Any]) -> tuple[Variable, list[Variable]
     last = argmax(best, axis=1)
     _, path = loops.scan(back, last, origins, reverse=True)
     labels = [*split(path, axis=0), last]
-    return amax(best, axis=1), [y[: x.shape[0]] for y, x in zip(labels, given, strict=True)]
+    return amax(best, axis=1), [y[: x.shape[0]] for y, x in zip(labels, emissions, strict=True)]

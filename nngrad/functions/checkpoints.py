@@ -29,9 +29,9 @@ def arguments_among(
     ]
     floating = common_floating(leaves)
 
-    def with_values(given: list[Variable]) -> Any:
+    def with_values(values: list[Variable]) -> Any:
         filled = list(leaves)
-        for i, x in zip(places, given, strict=True):
+        for i, x in zip(places, values, strict=True):
             filled[i] = x
         return jax.tree.unflatten(tree, filled)
 
@@ -68,13 +68,13 @@ def checkpoint(fun: Callable[P, R]) -> Callable[P, R]:
         inputs, floating, with_values = arguments_among(args, kwargs, "checkpoint")
         structure: Any = None
 
-        def flat(given: list[Variable]) -> list[Variable]:
+        def flat(variables: list[Variable]) -> list[Variable]:
             nonlocal structure
-            own_args, own_kwargs = with_values(given)
+            own_args, own_kwargs = with_values(variables)
             results, structure = jax.tree.flatten(fun(*own_args, **own_kwargs))
             return [as_variable(y, f"result {i}", "checkpoint", floating) for i, y in enumerate(results)]
 
-        outputs = applied_checkpoint(lambda given: (flat(given), []), inputs, fun)
+        outputs = applied_checkpoint(lambda variables: (flat(variables), []), inputs, fun)
         result: R = jax.tree.unflatten(structure, outputs)
         return result
 
@@ -89,17 +89,18 @@ def applied_checkpoint(
     `written` is the user's own function."""
     count = 0
 
-    def flat(given: list[Variable]) -> list[Variable]:
+    def flat(variables: list[Variable]) -> list[Variable]:
         nonlocal count
-        results, kept = function(given)
+        results, stored = function(variables)
         count = len(results)
-        return [*results, *kept]
+        return [*results, *stored]
 
-    found = captured(flat, [x.spec for x in inputs], "checkpoint", written, often=False)
-    numbers = found.body.outputs
+    recorded = captured(flat, [x.spec for x in inputs], "checkpoint", written, often=False)
+    numbers = recorded.body.outputs
     if not count:
         return ()
-    kept = tuple(dict.fromkeys([n for n in numbers[count:] if n < 0 and n not in numbers[:count]]))
-    body = found.body.with_outputs(numbers[:count])
-    outputs: Sequence[Variable] = apply(checkpoint_of_body, (*found.variables, *inputs, *found.keys), (body, kept))
+    stored = tuple(dict.fromkeys([n for n in numbers[count:] if n < 0 and n not in numbers[:count]]))
+    body = recorded.body.with_outputs(numbers[:count])
+    operands = (*recorded.variables, *inputs, *recorded.keys)
+    outputs: Sequence[Variable] = apply(checkpoint_of_body, operands, (body, stored))
     return outputs[:count]

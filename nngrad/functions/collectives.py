@@ -26,9 +26,9 @@ def _processes_of(arguments: tuple[Any, ...]) -> Processes | None:
     return processes if len(processes) > 1 else None
 
 
-def _exchanged(name: str, given: Ints, exchange: Callable[[], jax.Array], alone: Callable[[], jax.Array]) -> jax.Array:
+def _exchanged(name: str, ranks: Ints, exchange: Callable[[], jax.Array], alone: Callable[[], jax.Array]) -> jax.Array:
     """The result of `exchange` along an axis of the given processes, or `alone` if there is only one."""
-    processes = as_ints(given)
+    processes = as_ints(ranks)
     if not processes or len(set(processes)) < len(processes) or min(processes) < 0:
         raise ValueError(f"processes must be one or more distinct process numbers, got {processes}")
     if len(processes) == 1:
@@ -46,9 +46,9 @@ def _exchanged(name: str, given: Ints, exchange: Callable[[], jax.Array], alone:
     return exchange()
 
 
-def _checked_root(given: Ints, root: int, argument: str) -> int:
+def _checked_root(processes: Ints, root: int, argument: str) -> int:
     """`root`, checked to be the position of one of the processes."""
-    count = len(as_ints(given))
+    count = len(as_ints(processes))
     if not 0 <= root < count:
         raise ValueError(f"{argument} must be between 0 and {count - 1}, a position among the processes, got {root}")
     return root
@@ -73,8 +73,8 @@ def all_gather(x: Array, /, processes: Ints) -> jax.Array:
     """The arrays of all processes, y_r[s] = x_s, stacked along a new first axis, on every process.
 
     Args:
-        processes: As for `all_reduce`; the arrays are stacked in this order.
-        ...: As for `all_reduce`.
+        processes: As in `all_reduce`; the arrays are stacked in this order.
+        ...: As in `all_reduce`.
     """
     return _exchanged("all_gather", processes, lambda: lax.all_gather(x, AXIS), lambda: x[None])
 
@@ -84,11 +84,11 @@ def reduce_scatter(x: Array, /, processes: Ints) -> jax.Array:
     """Sums over processes, y_r = sum_s x_s[r], of which process r gets entry r.
 
     Args:
-        x: As for `all_reduce`; the size of its first axis is the number of processes.
-        processes: As for `all_reduce`; the first gets the sum of x[0].
+        x: As in `all_reduce`; the size of its first axis is the number of processes.
+        processes: As in `all_reduce`; the first gets the sum of x[0].
 
     Raises:
-        ValueError: As for `all_reduce`, or the first axis has another size.
+        ValueError: As in `all_reduce`, or the first axis has another size.
     """
     count = len(as_ints(processes))
     if x.ndim < 1 or x.shape[0] != count:
@@ -103,10 +103,10 @@ def bcast(x: Array, /, processes: Ints, src: int = 0) -> jax.Array:
 
     Args:
         src: The position in `processes` of the sender.
-        ...: As for `all_reduce`.
+        ...: As in `all_reduce`.
 
     Raises:
-        ValueError: As for `all_reduce`, or `src` is out of range.
+        ValueError: As in `all_reduce`, or `src` is out of range.
     """
     root = _checked_root(processes, src, "src")
     return _exchanged("bcast", processes, lambda: from_process(x, root), lambda: x)
@@ -118,10 +118,10 @@ def reduce_to_process(x: Array, /, processes: Ints, dst: int = 0) -> jax.Array:
 
     Args:
         dst: The position in `processes` of the receiver.
-        ...: As for `all_reduce`.
+        ...: As in `all_reduce`.
 
     Raises:
-        ValueError: As for `all_reduce`, or `dst` is out of range.
+        ValueError: As in `all_reduce`, or `dst` is out of range.
     """
     root = _checked_root(processes, dst, "dst")
 
@@ -137,5 +137,5 @@ def from_process(x: jax.Array, root: int) -> jax.Array:
     if x.dtype == bool:
         return from_process(x.astype(jnp.uint8), root).astype(bool)
     bits = lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}"))
-    given = jnp.where(lax.axis_index(AXIS) == root, bits, jnp.zeros_like(bits))
-    return lax.bitcast_convert_type(lax.psum(given, AXIS), x.dtype)
+    sent = jnp.where(lax.axis_index(AXIS) == root, bits, jnp.zeros_like(bits))
+    return lax.bitcast_convert_type(lax.psum(sent, AXIS), x.dtype)

@@ -34,7 +34,7 @@ def complex_det(real: Array, imaginary: Array, /) -> tuple[jax.Array, jax.Array]
 @op(multiple_results=True, axes=rowwise("(n,n)->(n,n)"), cost=unknown, precision="high")
 def complex_cofactor(*parts: Array) -> tuple[jax.Array, jax.Array]:
     """The parts of the cofactors of matrices, from the parts of these and of directions, as `batch_cofactor`."""
-    y = cofactors(*[lax.complex(*each) for each in zip(parts[::2], parts[1::2], strict=True)])
+    y = cofactors(*[lax.complex(*pair) for pair in zip(parts[::2], parts[1::2], strict=True)])
     return lax.real(y), lax.imag(y)
 
 

@@ -27,9 +27,9 @@ def _index_cost(f: Function) -> int:
     return 2 * math.prod(sizes.values())
 
 
-def _contracted(*given: Any) -> tuple[int, ...] | None:
+def _contracted(*shapes_and_arguments: Any) -> tuple[int, ...] | None:
     """The shape of a contraction, from the shapes of the factors, the terms and the output."""
-    *shapes, terms, output, _ = given
+    *shapes, terms, output, _ = shapes_and_arguments
     pairs = {pair for term, shape in zip(terms, shapes, strict=True) for pair in zip(term, shape, strict=True)}
     sizes = dict(pairs)
     return tuple([sizes[i] for i in output]) if len(sizes) == len(pairs) and sizes.keys() >= {*output} else None
@@ -57,19 +57,19 @@ def contraction(
     once = tuple(dict.fromkeys(output))
     y = _product(x, terms, once, matmul_precision)
     if y is None:
-        given = [part for pair in zip(x, terms, strict=True) for part in pair]
-        y = jnp.einsum(*given, once, precision=matmul_precision)
+        operands = [part for pair in zip(x, terms, strict=True) for part in pair]
+        y = jnp.einsum(*operands, once, precision=matmul_precision)
     if len(once) == len(output):
         return y
     sizes = dict(zip(once, y.shape, strict=True))
     shape = tuple(sizes[i] for i in output)
     spread = lax.broadcast_in_dim(y, shape, [output.index(i) for i in once])
-    kept = jnp.ones(shape, bool)
+    equal = jnp.ones(shape, bool)
     for axis, i in enumerate(output):
         if output.index(i) != axis:
             here, first = (lax.broadcasted_iota(jnp.int32, shape, a) for a in (axis, output.index(i)))
-            kept = lax.bitwise_and(kept, lax.eq(here, first))
-    return lax.select(kept, spread, lax.full_like(spread, 0))
+            equal = lax.bitwise_and(equal, lax.eq(here, first))
+    return lax.select(equal, spread, lax.full_like(spread, 0))
 
 
 def _product(
@@ -79,17 +79,17 @@ def _product(
     None for others."""
     if len(x) != 2 or x[0].dtype != x[1].dtype or not jnp.issubdtype(x[0].dtype, jnp.inexact):
         return None
-    own = [[i for i in term if i not in other] for term, other in (terms, terms[::-1])]
-    if any([len(set(term)) < len(term) for term in terms]) or not set(output).issuperset([*own[0], *own[1]]):
+    alone = [[i for i in term if i not in other] for term, other in (terms, terms[::-1])]
+    if any([len(set(term)) < len(term) for term in terms]) or not set(output).issuperset([*alone[0], *alone[1]]):
         return None
     batch = [i for i in output if i in terms[0] and i in terms[1]]
     summed = sorted(set(terms[0]).intersection(terms[1]).difference(output))
-    order = (0, 1) if (*batch, *own[0], *own[1]) == output else (1, 0)
+    order = (0, 1) if (*batch, *alone[0], *alone[1]) == output else (1, 0)
     (first, a), (second, b) = [(x[k], terms[k]) for k in order]
-    summed_at, batch_at = [([*map(a.index, each)], [*map(b.index, each)]) for each in (summed, batch)]
+    summed_at, batch_at = [([*map(a.index, indices)], [*map(b.index, indices)]) for indices in (summed, batch)]
     y = lax.dot_general(first, second, (summed_at, batch_at), matmul_precision, first.dtype)
-    made = (*batch, *[i for k in order for i in own[k]])
-    return y if made == output else lax.transpose(y, [made.index(i) for i in output])
+    order_of_axes = (*batch, *[i for k in order for i in alone[k]])
+    return y if order_of_axes == output else lax.transpose(y, [order_of_axes.index(i) for i in output])
 
 
 def contraction_like(
@@ -130,9 +130,10 @@ def einsum(*x: Array, equation: str = "") -> Variable:
     """
     if not equation:
         raise TypeError("einsum: give an equation, as in F.einsum('ij,jk->ik', x, y)")
-    terms, output, shapes = _indices(equation, tuple([each.spec.shape for each in x]))
+    terms, output, shapes = _indices(equation, tuple([operand.spec.shape for operand in x]))
     operands = tuple([
-        each if each.spec.shape == shape else reshape(each, shape=shape) for each, shape in zip(x, shapes, strict=True)
+        operand if operand.spec.shape == shape else reshape(operand, shape=shape)
+        for operand, shape in zip(x, shapes, strict=True)
     ])
     y: Variable = apply(contraction, operands, (terms, output, None))
     return y
@@ -160,8 +161,9 @@ def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tu
         hidden = len(shape) - len(before) - len(after)
         if hidden < 0 or (hidden and not dots):
             raise fail(f"{text!r} does not match the {len(shape)} axes of shape {shape}")
-        own = set(zip([*before, *after], [*shape[: len(before)], *shape[len(shape) - len(after) :]], strict=True))
-        if len(dict(own)) < len(own):
+        outer = [*shape[: len(before)], *shape[len(shape) - len(after) :]]
+        pairs = set(zip([*before, *after], outer, strict=True))
+        if len(dict(pairs)) < len(pairs):
             raise fail(f"a repeated index of {text!r} has different sizes in shape {shape}")
         terms.append((*map(ord, before), *range(-hidden, 0), *map(ord, after)))
     hidden = max(-min(0, *term, 0) for term in terms)
@@ -189,14 +191,14 @@ def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tu
         if i not in sizes:
             raise fail(f"index {chr(i)!r} of the result occurs in no operand")
     numbers = {i: place for place, i in enumerate(dict.fromkeys(i for term in terms for i in term))}
-    kept = [
+    unbroadcast = [
         [(numbers[i], n) for i, n in zip(term, shape, strict=True) if n == sizes[i]]
         for term, shape in zip(terms, shapes, strict=True)
     ]
     return (
-        tuple(tuple(i for i, _ in pairs) for pairs in kept),
+        tuple(tuple(i for i, _ in pairs) for pairs in unbroadcast),
         tuple(numbers[i] for i in output),
-        tuple(tuple(n for _, n in pairs) for pairs in kept),
+        tuple(tuple(n for _, n in pairs) for pairs in unbroadcast),
     )
 
 
@@ -220,12 +222,12 @@ def tensordot(a: AnyShape, b: AnyShape, /, axes: Static = 2) -> Variable:
         of_a, of_b = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
     elif isinstance(axes, tuple) and len(axes) == 2:
         of_a, of_b = (
-            tuple([axis_of(i, x.ndim, "axes:") for i in as_ints(each)])
-            for each, x in zip(axes, (a, b), strict=True)
+            tuple([axis_of(i, x.ndim, "axes:") for i in as_ints(axes_of_one)])
+            for axes_of_one, x in zip(axes, (a, b), strict=True)
         )
     else:
         raise ValueError(f"axes must be an int or a pair of lists of axes, got {axes!r}")
-    sizes = [tuple(x.shape[i] for i in each) for x, each in ((a, of_a), (b, of_b))]
+    sizes = [tuple(x.shape[i] for i in axes_of_one) for x, axes_of_one in ((a, of_a), (b, of_b))]
     if sizes[0] != sizes[1] or len(set(of_a)) < len(of_a) or len(set(of_b)) < len(of_b):
         raise ValueError(f"axes {of_a} of a {a.shape} do not match axes {of_b} of b {b.shape}")
     numbers = [*range(a.ndim, a.ndim + b.ndim)]

@@ -30,7 +30,7 @@ def sink(*x: Array, one_input_grad: bool = True) -> jax.Array:
             passes no gradient, and `backward()` of the sink starts from the `.grad` of each of `x`.
     """
     del one_input_grad
-    dtypes = [each.dtype for each in x if jnp.issubdtype(each.dtype, jnp.floating)]
+    dtypes = [value.dtype for value in x if jnp.issubdtype(value.dtype, jnp.floating)]
     return lax.full((), 0, jnp.result_type(*dtypes) if dtypes else jnp.float32)
 
 

@@ -84,7 +84,7 @@ def convolve(
         group: Number of groups of channels, each convolved separately.
 
     Returns:
-        (batch, out, *sizes), or (batch, *sizes, out): sizes as for `convolution`.
+        (batch, out, *sizes), or (batch, *sizes, out): sizes as in `convolution`.
 
     Raises:
         ValueError: The shapes do not fit, or an argument is out of range.
@@ -119,8 +119,8 @@ def data_grad(
     def product(x: Any) -> Any:
         return convolve.forward(x, weight, pad, stride, dilation, group, channel_last, matmul_precision)
 
-    found = transposed(product, tuple(larger), padded(y, ends) if any(more) else y, "y")
-    return found[tuple(map(slice, shape))] if any(more) else found
+    gx = transposed(product, tuple(larger), padded(y, ends) if any(more) else y, "y")
+    return gx[tuple(map(slice, shape))] if any(more) else gx
 
 
 @op(
@@ -136,7 +136,7 @@ def convolve_data_grad(
     Args:
         y: Of the shape that `convolve` returns.
         shape: The shape of x and of the result.
-        ...: As for `convolve`.
+        ...: As in `convolve`.
     """
     # With groups and some strides equal to the kernel's size, XLA crashes after it has swapped the kernel with y: it
     # mistakes such an axis for that of the groups (seen in JAX 0.8 to 0.10).
@@ -157,7 +157,7 @@ def convolve_filter_grad(
     Args:
         y: Of the shape that `convolve` returns.
         shape: The shape of the weight and of the result.
-        ...: As for `convolve`.
+        ...: As in `convolve`.
     """
     y, x = alike(floating(y), floating(x))
 
@@ -209,11 +209,11 @@ def deconvolution(
         weight: (C, out/group, *kernel), or (C, *kernel, out/group) if `channel_last`.
         pad: The padding of the convolution from the result to x: the result is cropped by it at both ends of each axis.
         stride: Step of that convolution: the spacing of the copies of the kernel in the result.
-        dilation: Spacing between the kernel's elements; 1 by default, as for the stride.
+        dilation: Spacing between the kernel's elements; 1 by default, like the stride.
         group: Number of groups of channels.
         output_padding: Additional length of each spatial axis of the result, below the stride (a strided convolution
             maps several sizes to one); 0 by default.
-        ...: As for `convolution`.
+        ...: As in `convolution`.
 
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes
@@ -255,10 +255,10 @@ def depthwise_convolution(
         weight: (C * multiplier, *kernel); the filters of a channel are adjacent.
         bias: (C * multiplier,); None for no bias.
         multiplier: Number of filters per channel.
-        ...: As for `convolution`.
+        ...: As in `convolution`.
 
     Returns:
-        (*batch, C * multiplier, *sizes), sizes as for `convolution`.
+        (*batch, C * multiplier, *sizes), sizes as in `convolution`.
     """
     x, batch, count = with_one_batch_axis(x, base_axis)
     pad, stride, dilation = steps_of(count, pad, stride, dilation)
@@ -285,10 +285,10 @@ def depthwise_deconvolution(
         weight: (C, *kernel).
         bias: (C // divisor,); None for no bias.
         divisor: Number of input channels per output channel.
-        ...: As for `deconvolution`.
+        ...: As in `deconvolution`.
 
     Returns:
-        (*batch, C // divisor, *sizes), sizes as for `deconvolution`.
+        (*batch, C // divisor, *sizes), sizes as in `deconvolution`.
     """
     if divisor < 1 or weight.ndim < 1 or weight.shape[0] % divisor:
         raise ValueError(f"divisor must divide axis 0 of weight, of shape {weight.shape}, got {divisor}")

@@ -67,29 +67,29 @@ def custom_gradient(fun: Callable[..., Any] | None = None, *, exact: bool = Fals
         seeds: list[Variable] = []
         structure: Any = None
 
-        def flat(given: list[Variable]) -> list[Variable]:
+        def flat(variables: list[Variable]) -> list[Variable]:
             nonlocal structure
-            own_args, own_kwargs = with_values(given)
+            own_args, own_kwargs = with_values(variables)
             ys, structure, gradient = _pair(fun(*own_args, **own_kwargs), floating)
             seeds.extend([placeholder(y.spec, _OWNER) for y in ys])
-            return [*ys, *_gradients(gradient(*seeds), [x for x in given if x.spec.differentiable])]
+            return [*ys, *_gradients(gradient(*seeds), [x for x in variables if x.spec.differentiable])]
 
-        found = captured(flat, [x.spec for x in inputs], _OWNER, fun, often=False)
+        recorded = captured(flat, [x.spec for x in inputs], _OWNER, fun, often=False)
         arrived = {id(seed) for seed in seeds}
-        outside = [x for x in found.variables if id(x) not in arrived]
-        full = found.body
+        outside = [x for x in recorded.variables if id(x) not in arrived]
+        full = recorded.body
         leaves, _, results = full.opened()
-        at = {id(x): y for x, y in zip(found.variables, leaves, strict=False)}
-        given = [y for x, y in zip(found.variables, leaves, strict=False) if id(x) not in arrived]
-        given += leaves[len(found.variables) :]
+        at = {id(x): y for x, y in zip(recorded.variables, leaves, strict=False)}
+        variables = [y for x, y in zip(recorded.variables, leaves, strict=False) if id(x) not in arrived]
+        variables += leaves[len(recorded.variables) :]
         gys = [at[id(seed)] if id(seed) in at else leaf_of(NdArray.of_spec(seed.spec)) for seed in seeds]
-        body = close(results[: len(seeds)], given)
+        body = close(results[: len(seeds)], variables)
         _check_outside(body, outside)
         first = len(outside)
         wanted = tuple([first + k for k, x in enumerate(inputs) if x.spec.differentiable])
-        gradient = close(results[len(seeds) :], [*given, *gys])
-        operands, own = (*outside, *inputs, *found.keys), (body, gradient, wanted)
-        outputs = apply(body_with_gradient, operands, own) if exact else apply(body_with_surrogate, operands, own)
+        gradient = close(results[len(seeds) :], [*variables, *gys])
+        operands, static = (*outside, *inputs, *recorded.keys), (body, gradient, wanted)
+        outputs = apply(body_with_gradient, operands, static) if exact else apply(body_with_surrogate, operands, static)
         return jax.tree.unflatten(structure, outputs)
 
     return with_gradient
@@ -115,7 +115,7 @@ def _gradients(returned: Any, inputs: list[Variable]) -> list[Variable]:
     if len(gxs) != len(inputs):
         raise ValueError(f"{_OWNER}: the gradient function must return {len(inputs)} gradients, got {len(gxs)}")
     policy = build_options().applying.precision
-    found = []
+    checked = []
     for i, (x, gx) in enumerate(zip(inputs, gxs, strict=True)):
         zero = F.constant(0, shape=x.shape, dtype=x.dtype) if gx is None else gx
         y = as_variable(zero, f"gradient {i}", _OWNER, x.dtype)
@@ -123,8 +123,8 @@ def _gradients(returned: Any, inputs: list[Variable]) -> list[Variable]:
             y = policy.like(y, x.dtype)
         if y.spec is not x.spec:
             raise ValueError(f"{_OWNER}: gradient {i} must be {x.spec}, like argument {i}, got {y.spec}")
-        found.append(y)
-    return found
+        checked.append(y)
+    return checked
 
 
 def _check_outside(body: Block, outside: Sequence[Variable]) -> None:

@@ -82,7 +82,7 @@ def batch_qr(x: Array, /) -> tuple[Variable, Variable]:
     It is differentiable if the first min(m, n) columns are linearly independent.
 
     Args:
-        ...: As for `batch_svd`.
+        ...: As in `batch_svd`.
 
     Returns:
         `q`, (*batch, m, k) with k the smaller of m and n, and `r`, (*batch, k, n). The signs of the diagonal of `r` are
@@ -103,7 +103,7 @@ def batch_lu(x: Array, /) -> tuple[Variable, Variable, Variable]:
     It is differentiable if the leading square block of `p' x` can be inverted; `p` has no gradient.
 
     Args:
-        ...: As for `batch_svd`.
+        ...: As in `batch_svd`.
 
     Returns:
         The permutation `p`, (*batch, m, m); `l`, (*batch, m, k) with k the smaller of m and n, lower triangular with
@@ -175,10 +175,10 @@ def batch_cofactor(*x: Array) -> jax.Array:
     Raises:
         ValueError: The matrices are not square, or the shapes differ.
     """
-    if len({each.shape for each in x}) > 1:
-        raise ValueError(f"matrices and directions must have the same shape, got {[each.shape for each in x]}")
-    dtype = alike(*[floating(each) for each in x])[0].dtype
-    return lax.convert_element_type(cofactors(*alike(*[square_matrices(each) for each in x])), dtype)
+    if len({matrix.shape for matrix in x}) > 1:
+        raise ValueError(f"matrices and directions must have the same shape, got {[matrix.shape for matrix in x]}")
+    dtype = alike(*[floating(matrix) for matrix in x])[0].dtype
+    return lax.convert_element_type(cofactors(*alike(*[square_matrices(matrix) for matrix in x])), dtype)
 
 
 def cofactors(a: jax.Array, *directions: jax.Array) -> jax.Array:
@@ -200,8 +200,8 @@ def cofactors(a: jax.Array, *directions: jax.Array) -> jax.Array:
         diagonal, rest = (diagonal + y, rest) if columns[0] == 0 else (diagonal, rest + y)
     orientation = (jnp.linalg.det(u) * jnp.linalg.det(v)).conj()
     inner = rest + diagonal[..., None] * jnp.eye(n, dtype=a.dtype)
-    found: jax.Array = (u @ inner @ v) * orientation[..., None, None]
-    return found
+    result: jax.Array = (u @ inner @ v) * orientation[..., None, None]
+    return result
 
 
 def _other_products(s: Any, order: int) -> Any:
@@ -232,7 +232,7 @@ def batch_expm(*x: Array) -> jax.Array:
 
     For one matrix it is `1 + x + x x / 2 + ...`. For x, h1, ..., hk it is the derivative of that along all of h1, ...,
     hk, which is symmetric and linear in them: a block of the exponential of a triangular block matrix of 2^k blocks
-    (Mathias 1996). So gradients are such forms of transposed matrices, for defective ones as for others.
+    (Mathias 1996). So gradients are such forms of transposed matrices, for defective ones too.
 
     Args:
         x: (*batch, n, n), the matrices and then any number of directions, all of one shape. Where the sums of
@@ -241,10 +241,10 @@ def batch_expm(*x: Array) -> jax.Array:
     Raises:
         ValueError: The matrices are not square, or the shapes differ.
     """
-    if len({each.shape for each in x}) > 1:
-        raise ValueError(f"matrices and directions must have the same shape, got {[each.shape for each in x]}")
-    dtype = alike(*[floating(each) for each in x])[0].dtype
-    a, *directions = alike(*[square_matrices(each) for each in x])
+    if len({matrix.shape for matrix in x}) > 1:
+        raise ValueError(f"matrices and directions must have the same shape, got {[matrix.shape for matrix in x]}")
+    dtype = alike(*[floating(matrix) for matrix in x])[0].dtype
+    a, *directions = alike(*[square_matrices(matrix) for matrix in x])
     n, count = a.shape[-1], 2 ** len(directions)
     whole, scale = jnp.einsum("...ab,st->...satb", a, np.eye(count, dtype=a.dtype)), lax.full(a.shape[:-2], 1, a.dtype)
     for i, h in enumerate(directions):

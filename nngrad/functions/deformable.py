@@ -45,7 +45,7 @@ def deformable_convolution(
         deformable_group: Number of groups of channels, each with its own offsets and mask.
 
     Returns:
-        (*batch, out, *sizes), or (*batch, *sizes, out): sizes as for `convolution`.
+        (*batch, out, *sizes), or (*batch, *sizes, out): sizes as in `convolution`.
     """
     x, batch, count = with_one_batch_axis(x, base_axis)
     if count != 2:
@@ -60,8 +60,8 @@ def deformable_convolution(
     out, height, width, _ = weight.shape
     k = height * width
     taken = [
-        _at_windows(f"{what}", value, (x.shape[0], deformable_group, k, each), x.shape[1:3], sizes, window[1])
-        for what, value, each in (("offset", offset, 2), ("mask", mask, 1)) if value is not None
+        _at_windows(f"{what}", value, (x.shape[0], deformable_group, k, width_each), x.shape[1:3], sizes, window[1])
+        for what, value, width_each in (("offset", offset, 2), ("mask", mask, 1)) if value is not None
     ]
     moves = accurate(taken[0])  # else nearby positions on large images would coincide
     places = _places((height, width), sizes, window, moves.dtype)
@@ -108,25 +108,25 @@ def _at_windows(
 ) -> Variable:
     """The entries for each window, as (B, group, *sizes, k, each), of an input with channels last that may have the
     size of x."""
-    batch, groups, k, each = parts
-    expected = (batch, *sizes, groups * k * each)
-    if value.shape != expected and value.shape == (batch, *of_x, groups * k * each):
+    batch, groups, k, width = parts
+    expected = (batch, *sizes, groups * k * width)
+    if value.shape != expected and value.shape == (batch, *of_x, groups * k * width):
         value = slicing.getitem(
             value, (slice(None), *[slice(0, (n - 1) * s + 1, s) for n, s in zip(sizes, stride, strict=True)])
         )
     if value.shape != expected:
         raise ValueError(
-            f"{name} must have {groups * k * each} channels, and the spatial sizes {tuple(sizes)} of the result or "
+            f"{name} must have {groups * k * width} channels, and the spatial sizes {tuple(sizes)} of the result or "
             f"{tuple(of_x)} of x, got shape {value.shape} with channels last"
         )
-    return transpose(reshape(value, shape=(batch, *sizes, groups, k, each)), axes=(0, 3, 1, 2, 4, 5))
+    return transpose(reshape(value, shape=(batch, *sizes, groups, k, width)), axes=(0, 3, 1, 2, 4, 5))
 
 
 def _places(kernel: tuple[int, int], sizes: tuple[int, int], window: Any, dtype: Any) -> tuple[Variable, Variable]:
     """The rows and the columns of the kernel's elements without offsets, with axes for (*sizes, k)."""
     pad, stride, dilation = window
     firsts = [np.arange(n) * s - p for n, s, p in zip(sizes, stride, pad, strict=True)]
-    rows, columns = (each.ravel() for each in np.indices(kernel))
+    rows, columns = (index.ravel() for index in np.indices(kernel))
     return (
         as_variable((firsts[0][:, None, None] + rows * dilation[0]).astype(dtype)),
         as_variable((firsts[1][None, :, None] + columns * dilation[1]).astype(dtype)),
@@ -138,7 +138,7 @@ def _interpolated(x: Variable, rows: Variable, columns: Variable, factor: Variab
     for all places in a row. B counts the groups of channels of each of B' samples."""
     batch, *sizes, channels = x.shape
     count = math.prod(rows.shape) // batch
-    positions = concatenate(*[reshape(each, shape=(batch, count, 1)) for each in (columns, rows)], axis=2)
+    positions = concatenate(*[reshape(place, shape=(batch, count, 1)) for place in (columns, rows)], axis=2)
     pixels = reshape(x, shape=(batch, math.prod(sizes), channels))
     factor = None if factor is None else reshape(factor, shape=(batch, 1, count))
     y = sampled(pixels, positions, tuple(sizes), "zero", "linear", True, factor)

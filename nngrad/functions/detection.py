@@ -31,23 +31,23 @@ def _suppressed(
 
     def of_class(low: Any, high: Any, area: Any, scores: Any, alive: Any) -> tuple[Any, Any]:
         order = jnp.argsort(-scores, stable=True)
-        low, high, area, alive = (each[order] for each in (low, high, area, alive))
+        low, high, area, alive = (of_boxes[order] for of_boxes in (low, high, area, alive))
         place = jnp.arange(order.size)
         count = jnp.max(jnp.where(alive, place + 1, 0), initial=0)
 
         def step(state: Any) -> Any:
-            i, kept = state
+            i, remaining = state
             sides = jnp.minimum(high, high[i]) - jnp.maximum(low, low[i])
             common = jnp.where((sides > 0).all(-1), sides[:, 0] * sides[:, 1], 0)
             union = jnp.where(common > 0, area + area[i] - common, 1)
-            one = (kept if chained else alive)[i]
-            return i + 1, kept & ~(one & (place > i) & (common / union > threshold))
+            one = (remaining if chained else alive)[i]
+            return i + 1, remaining & ~(one & (place > i) & (common / union > threshold))
 
         return order, lax.while_loop(lambda state: state[0] < count, step, (jnp.zeros_like(count), alive))[1]
 
     of_image = jax.vmap(of_class, (None, None, None, 0, 0))
-    found: tuple[jax.Array, jax.Array] = jax.vmap(of_image)(low, high, area, scores, alive)
-    return found
+    selection: tuple[jax.Array, jax.Array] = jax.vmap(of_image)(low, high, area, scores, alive)
+    return selection
 
 
 @op(axes=rows_of((0,)))
@@ -55,7 +55,7 @@ def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax
     """Which scores of detected boxes are kept: the op behind `nms_detection2d`.
 
     Args:
-        ...: As for `nms_detection2d`.
+        ...: As in `nms_detection2d`.
 
     Returns:
         bool (batch, N, 1 + classes): for the objectness, and for the score of each class.
@@ -70,10 +70,10 @@ def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax
     ranked = scores if nms_per_class else objectness
     alive = passed[..., 1:] if nms_per_class else passed[..., :1]
     alive = alive & (ranked != 0)
-    ranked, alive = [jnp.moveaxis(each, 2, 1) for each in (jnp.where(alive, ranked, 0), alive)]
+    ranked, alive = [jnp.moveaxis(of_boxes, 2, 1) for of_boxes in (jnp.where(alive, ranked, 0), alive)]
     area = size[..., 0] * size[..., 1]
-    order, kept = _suppressed(centre - size / 2, centre + size / 2, area, ranked, alive, nms, nms_per_class)
-    mask = jnp.moveaxis(jnp.take_along_axis(kept, jnp.argsort(order, 2), 2), 1, 2)
+    order, selected = _suppressed(centre - size / 2, centre + size / 2, area, ranked, alive, nms, nms_per_class)
+    mask = jnp.moveaxis(jnp.take_along_axis(selected, jnp.argsort(order, 2), 2), 1, 2)
     return jnp.concatenate([passed[..., :1], mask], -1) if nms_per_class else passed & mask
 
 
@@ -85,7 +85,7 @@ def ranked_boxes(
     """For each class, the box indices by descending score: the op behind `onnx_non_max_suppression`.
 
     Args:
-        ...: As for `onnx_non_max_suppression`.
+        ...: As in `onnx_non_max_suppression`.
 
     Returns:
         int32 (batch, classes, N): -1 in place of a box that is not selected.
@@ -104,9 +104,9 @@ def ranked_boxes(
         low, high = jnp.minimum(first, second), jnp.maximum(first, second)
         size = high - low
     area = size[..., 0] * size[..., 1]
-    order, kept = _suppressed(low, high, area, scores, scores >= score_threshold, iou_threshold, True)
-    kept = kept & (jnp.cumsum(kept, 2) <= max_output_boxes_per_class)
-    return jnp.where(kept, order, -1).astype(jnp.int32)
+    order, selected = _suppressed(low, high, area, scores, scores >= score_threshold, iou_threshold, True)
+    selected = selected & (jnp.cumsum(selected, 2) <= max_output_boxes_per_class)
+    return jnp.where(selected, order, -1).astype(jnp.int32)
 
 
 @op
@@ -124,9 +124,9 @@ def selected_rows(numbers: Array, /, size: Size, whole: bool = False) -> jax.Arr
     there = numbers >= 0
     places = jnp.nonzero(there, size=size, fill_value=0)
     rows = jnp.stack([*places[:2], numbers[places]], 1).astype(jnp.int32)
-    found = jnp.sum(there)
-    filled = jnp.arange(size) < found
-    return jnp.where((filled & (found == size) if whole else filled)[:, None], rows, -1)
+    count = jnp.sum(there)
+    filled = jnp.arange(size) < count
+    return jnp.where((filled & (count == size) if whole else filled)[:, None], rows, -1)
 
 
 # ---------------------------------------------------------------- nnabla's functions

@@ -63,7 +63,7 @@ def cdist(x0: AsFloats, x1: Array, /, p: float = 2) -> Variable:
     Args:
         x0: (*batch, m, n).
         x1: (*batch, k, n); batch axes broadcast.
-        p: As for `norm`.
+        p: As in `norm`.
 
     Returns:
         (*batch, m, k).
@@ -175,8 +175,8 @@ def discriminative_margin_based_clustering_loss(
     sums = einsum(members, embeddings, equation="knhw,nehw->kne")
     centres = sums / reshape(maximum_scalar(counts, val=1), shape=(k, batch, 1))
 
-    own = einsum(members, centres, equation="knhw,kne->nehw")
-    far = relu(length(embeddings - own, p=norm, axis=1) - delta_v)
+    centre = einsum(members, centres, equation="knhw,kne->nehw")
+    far = relu(length(embeddings - centre, p=norm, axis=1) - delta_v)
     weights = members / reshape(maximum_scalar(sum(counts, axis=1), val=1), shape=(k, 1, 1, 1))
     variance = sum(sum(weights, axis=0) * far * far) * (1 / k)
 
@@ -184,7 +184,7 @@ def discriminative_margin_based_clustering_loss(
     size = sum(length(centres, p=norm, axis=(1, 2))) * (1 / (k * batch))
     distance = sum(centres) * 0
     if pairs:
-        first, second = (np.array(each) for each in zip(*pairs, strict=True))
+        first, second = (np.array(numbers) for numbers in zip(*pairs, strict=True))
         near = relu(2 * delta_d - length(centres[first] - centres[second], p=norm, axis=2))
         distance = sum(near * near) * (1 / (len(pairs) * batch))
     return alpha * variance, beta * distance, gamma * size

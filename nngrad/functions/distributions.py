@@ -121,7 +121,7 @@ def gamma_moment(k: Array, z: Array, /, order: Size = 0, power: Size = 0) -> jax
     scale = jnp.where(below, jnp.where(near > 1, lax.max(near, 1 / k), near), jnp.where(z > 1, near, 1 / z))
     scale = lax.stop_gradient(scale)  # if JAX differentiates this: the integral does not depend on it
     places, weights = quadrature(k.dtype)
-    k, z, below, scale = (lax.expand_dims(each, (each.ndim,)) for each in (k, z, below, scale))
+    k, z, below, scale = (lax.expand_dims(term, (term.ndim,)) for term in (k, z, below, scale))
     along = scale * places
     w = jnp.where(below, -along, lax.log1p(along))
     growth = jnp.where(below, lax.expm1(w), along)
@@ -170,7 +170,7 @@ def rand_binomial(n: int = 1, p: float = 0.5, shape: Shape = (), seed: int = -1)
     """float32 counts of successes in `n` trials, drawn anew at every `forward()`.
 
     Args:
-        ...: As for `binomial`.
+        ...: As in `binomial`.
     """
     return binomial(key_leaf(seed, "rand_binomial"), n=n, p=p, shape=shape)
 
@@ -225,17 +225,17 @@ def rand_beta(alpha: PositiveScalar = 0.5, beta: PositiveScalar = 0.5, shape: Sh
     return activation.sigmoid(first - second)
 
 
-def _parameters(name: str, given: dict[str, Any], shape: Shape) -> tuple[list[Variable], tuple[int, ...]]:
+def _parameters(name: str, values: dict[str, Any], shape: Shape) -> tuple[list[Variable], tuple[int, ...]]:
     """The parameters of a distribution as Variables, and the shape of the samples."""
-    for argument, value in given.items():
+    for argument, value in values.items():
         if not isinstance(value, Variable) and value == math.inf:
             raise ValueError(f"{name}: {argument} must be finite, got {value}")
-    dtype = common_floating(given.values())
-    found = [v if isinstance(v, Variable) else as_variable(float(v), n, name, dtype) for n, v in given.items()]
+    dtype = common_floating(values.values())
+    parameters = [v if isinstance(v, Variable) else as_variable(float(v), n, name, dtype) for n, v in values.items()]
     try:
-        return found, np.broadcast_shapes(tuple(shape), *[x.shape for x in found])
+        return parameters, np.broadcast_shapes(tuple(shape), *[x.shape for x in parameters])
     except ValueError:
-        shapes = ", ".join([f"{n} {x.shape}" for n, x in zip(given, found, strict=True)])
+        shapes = ", ".join([f"{n} {x.shape}" for n, x in zip(values, parameters, strict=True)])
         raise ValueError(f"{name}: shape {shape} does not broadcast with {shapes}") from None
 
 

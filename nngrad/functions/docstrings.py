@@ -1,6 +1,6 @@
 """Complete docstrings, so that the source describes an argument of many functions only once.
 
-Under `Args:` a function of nngrad has entries for its own arguments. An entry `...: As for `convolution`.` stands for
+Under `Args:` a function of nngrad has entries for its own arguments. An entry `...: As in `convolution`.` stands for
 all other arguments that the named functions describe, and for their ValueError; several are searched in order. `USUAL`
 describes arguments that neither describes. So `__doc__` has an entry for each argument, in the order of the signature.
 """
@@ -56,9 +56,9 @@ def usual_of(function: Callable[..., Any]) -> dict[str, str]:
     kind = str(inspect.signature(function).parameters["axis"].annotation) if "axis" in _names(function) else ""
     with_number = {"x": WITH_NUMBER} if "val" in _names(function) else {}
     annotated = {
-        p.name: each.said
+        p.name: words.said
         for p in inspect.signature(function, eval_str=True).parameters.values()
-        for each in getattr(p.annotation, "__metadata__", ()) if isinstance(each, Words)
+        for words in getattr(p.annotation, "__metadata__", ()) if isinstance(words, Words)
     }
     return USUAL | {"axis": AXES if kind.startswith("Axes") else "The axis."} | with_number | annotated
 
@@ -115,23 +115,24 @@ def completed_docstring(
     if function.__doc__ is None:
         return None
     head, sections = _parsed(function.__doc__)
-    own = sections.pop("Args", {})
-    known = ChainMap(own, {name: [text] for name, text in usual.items()})
+    described = sections.pop("Args", {})
+    known = ChainMap(described, {name: [text] for name, text in usual.items()})
     others = []
-    for name in re.findall(r"`([\w.]+)`", " ".join(own.pop(_OTHERS, []))):
+    for name in re.findall(r"`([\w.]+)`", " ".join(described.pop(_OTHERS, []))):
         first, *parts = name.split(".")
         other = reduce(getattr, parts, _names_beside(function)[first])
         others.append(_parsed(other.__doc__ or "")[1])
-    known.maps[1:1] = [each.get("Args", {}) for each in others]
+    known.maps[1:1] = [sections_of_other.get("Args", {}) for sections_of_other in others]
     entries = {name: known[name] for name in arguments if name in known}
     raised: Entries = {}
-    for each in reversed(others):
-        raised |= {name: e for name, e in each.get("Raises", {}).items() if all_errors or name == "ValueError"}
+    for sections_of_other in reversed(others):
+        errors = sections_of_other.get("Raises", {}).items()
+        raised |= {name: e for name, e in errors if all_errors or name == "ValueError"}
     raised |= {name: [text] for name, text in raises.items()} | sections.pop("Raises", {})
     if refused:
         raised["ValueError"] = _with_clauses(raised.get("ValueError", []), refused)
     written = {"Args": entries, **sections, "Raises": dict(sorted(raised.items()))}
-    return "\n\n".join([head, *[f"{title}:\n{_written(each)}" for title, each in written.items() if each]])
+    return "\n\n".join([head, *[f"{title}:\n{_written(section)}" for title, section in written.items() if section]])
 
 
 def _names_beside(function: Callable[..., Any]) -> dict[str, Any]:

@@ -60,8 +60,8 @@ def lu_decomposition(a: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
 def _columns_and_rows(f: Function) -> tuple[Places, ...]:
     """Right-hand sides keep their leading axes and columns, matrices their leading axes."""
     ndim = f.inputs[0].ndim
-    given = [tuple(range(ndim - 2)) for _ in f.inputs[1:]]
-    matrices = [(*places, *(None,) * (x.ndim - len(places))) for places, x in zip(given, f.inputs[1:], strict=True)]
+    leading = [tuple(range(ndim - 2)) for _ in f.inputs[1:]]
+    matrices = [(*places, *(None,) * (x.ndim - len(places))) for places, x in zip(leading, f.inputs[1:], strict=True)]
     return ((*range(ndim - 2), None, ndim - 1), *matrices)
 
 

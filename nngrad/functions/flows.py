@@ -150,5 +150,5 @@ def _adaptive(field: Field, y: Variable, start: Variable, end: Variable, steps: 
     last = while_loop(goes_on, step, (y, start, h, first), bound=steps.number)
     # A factor, not a selection: the derivatives of what has not arrived are NaN too, at every order.
     arrived = where(equal(last[1], end), one, constant(float("nan"), (), y.dtype))
-    found: Variable = last[0] * unlink(arrived)
-    return found
+    state: Variable = last[0] * unlink(arrived)
+    return state

@@ -54,7 +54,7 @@ def ifft(x: Array, /, signal_ndim: Annotated[int, between(1, 3)], normalized: bo
 
     Args:
         normalized: Whether the sum is divided by the square root of the product of the sizes instead of the product.
-        ...: As for `fft`.
+        ...: As in `fft`.
 
     Returns:
         The shape of x.
@@ -187,7 +187,7 @@ def frames_transpose(y: Array, /, shape: Shape, size: int, stride: int) -> jax.A
 
     Args:
         y: Of the shape that `frames` returns.
-        ...: As for `frames`.
+        ...: As in `frames`.
     """
     return transposed(lambda x: frames.forward(x, size, stride), shape, y, "y")
 
@@ -231,7 +231,7 @@ def stft(
     if not onesided:
         others = slice((fft_size - 1) // 2, 0, -1)
         real, imaginary = (
-            movement.concatenate(each, sign * each[..., others], axis=-1) for each, sign in ((real, 1), (imaginary, -1))
+            movement.concatenate(part, sign * part[..., others], axis=-1) for part, sign in ((real, 1), (imaginary, -1))
         )
     return swapaxes(real, -1, -2), swapaxes(imaginary, -1, -2)
 
@@ -250,11 +250,11 @@ def istft(
         y_r: (*batch, fft_size // 2 + 1, number of windows), or with `fft_size` frequencies if not `onesided`: the real
             part.
         y_i: The imaginary part, of the same shape.
-        center: As for `stft`: the padding is cut off.
+        center: As in `stft`: the padding is cut off.
         pad_mode: Ignored, since padding is not part of the result.
         onesided: Whether the frequencies above `fft_size // 2` are left out. Otherwise the real part of the inverse
             transform counts.
-        ...: As for `stft`.
+        ...: As in `stft`.
 
     Returns:
         (*batch, t) with t = stride * (number of windows - 1) + fft_size, less `2 * (fft_size // 2)` if `center`.
@@ -275,8 +275,8 @@ def istft(
     if not onesided:  # what the conjugates of the others add to frequencies up to the middle
         others, widths = slice(None, fft_size // 2, -1), (1, fft_size // 2 - (fft_size - 1) // 2)
         real, imaginary = (
-            each[..., : fft_size // 2 + 1] + sign * movement.pad(each[..., others], widths)
-            for each, sign in ((real, 1), (imaginary, -1))
+            part[..., : fft_size // 2 + 1] + sign * movement.pad(part[..., others], widths)
+            for part, sign in ((real, 1), (imaginary, -1))
         )
     counts = as_variable((_counts(fft_size) if onesided else 1) / fft_size, floating=y_r.dtype)
     x = real_fft_transpose(real * counts, imaginary * counts, size=fft_size)

@@ -26,15 +26,15 @@ def fused_convolution(
     Everything but the convolution is optional.
 
     Args:
-        beta: As for `batch_normalization`, one number for each output channel. If this and the next three are None,
+        beta: As in `batch_normalization`, one number for each output channel. If this and the next three are None,
             there is no normalisation; else all must be given.
         z: A term added before the nonlinearity, of the shape of the result; None for 0.
         pad: Padding at both ends of each spatial axis; 0 by default.
         nonlinearity: "identity", "relu", "sigmoid", "tanh", "leaky_relu", "elu" or "relu6".
         nonlinearity_args: (alpha,) for "leaky_relu" and "elu"; if empty, their default.
         pad_mode: As `mode` of `pad`.
-        constant_value: As for `pad`.
-        ...: As for `convolution` and `batch_normalization`.
+        constant_value: As in `pad`.
+        ...: As in `convolution` and `batch_normalization`.
 
     Raises:
         ValueError: As in the functions of which it is composed; or only some of the four arrays of the normalisation
@@ -46,7 +46,7 @@ def fused_convolution(
     if not isinstance(numbers, tuple) or len(numbers) > most:
         raise ValueError(f"nonlinearity_args must be a tuple of at most {most} numbers, got {numbers!r}")
     statistics = (beta, gamma, mean, variance)
-    if any([each is None for each in statistics]) != all([each is None for each in statistics]):
+    if any([statistic is None for statistic in statistics]) != all([statistic is None for statistic in statistics]):
         raise ValueError("beta, gamma, mean and variance must be given together")
     base_axis = axis_of(base_axis, x.ndim, "base_axis")
     if pad_mode != "constant" or constant_value:

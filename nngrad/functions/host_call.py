@@ -29,14 +29,14 @@ def called_on_host(
         arrays: The arguments.
         name: Its name, for messages.
     """
-    given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
+    specs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
     held = weakref.ref(instance)
 
     def call(*packed: Any) -> tuple[Any, ...]:
         living = held()
         if living is None:
             raise RuntimeError(f"{name}: the compiled function no longer exists; keep a reference to its graph")
-        results = function(living, *[_unpacked(np.asarray(a), s) for a, s in zip(packed, given, strict=True)])
+        results = function(living, *[_unpacked(np.asarray(a), s) for a, s in zip(packed, specs, strict=True)])
         results = results if isinstance(results, tuple | list) else (results,)
         if len(results) != len(outputs):
             raise ValueError(f"{name}: expected {len(outputs)} arrays, as declared, got {len(results)}")

@@ -144,7 +144,7 @@ def _interpolated(x: Variable, rows: Variable, columns: Variable) -> Variable:
     """`x`, interpolated linearly at positions between its pixels; 0 outside."""
     count, whole = x.shape[0], np.broadcast_shapes(rows.shape, columns.shape)[-2:]
     along = [
-        movement.reshape(movement.broadcast(each, shape=(count, 1, *whole)), shape=(count, math.prod(whole)))
-        for each in (columns, rows)
+        movement.reshape(movement.broadcast(places, shape=(count, 1, *whole)), shape=(count, math.prod(whole)))
+        for places in (columns, rows)
     ]
     return warped(x, movement.stack(*along, axis=-1), x.shape[2:], whole, "zero", "linear", False)

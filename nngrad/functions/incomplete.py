@@ -62,7 +62,7 @@ def gammaincc(a: Array, x: Array, /) -> Variable:
 def _three(a: jax.Array, b: jax.Array, x: jax.Array) -> list[jax.Array]:
     """The arrays in their common shape and dtype, integers as float32."""
     shape = jnp.broadcast_shapes(a.shape, b.shape, x.shape)
-    return [jnp.broadcast_to(floating(each), shape) for each in alike(a, b, x)]
+    return [jnp.broadcast_to(floating(array), shape) for array in alike(a, b, x)]
 
 
 @op(diagonal=True, broadcasts=True, unbounded=True, precision="high")
@@ -111,10 +111,10 @@ def _part_of_beta(a: jax.Array, b: jax.Array, x: jax.Array, p: int = 0, q: int =
     exponent = a * lax.log(x * (a + b) / a) + b * lax.log((1 - x) * (a + b) / b)
     corrections = stirling_error(a + b) - stirling_error(a) - stirling_error(b)
     density = lax.exp(exponent + corrections) * lax.sqrt(a * b / (2 * math.pi * (a + b))) / (1 - x)
-    mean_u, mean_v = (-digamma_difference.forward(*each) for each in ((a, b), (b, a)))
+    mean_u, mean_v = (-digamma_difference.forward(*value) for value in ((a, b), (b, a)))
     places, weights = quadrature(x.dtype)
     a, b, x, above, mean_u, mean_v, factor = (
-        lax.expand_dims(each, (each.ndim,)) for each in (a, b, x, above, mean_u, mean_v, scale)
+        lax.expand_dims(value, (value.ndim,)) for value in (a, b, x, above, mean_u, mean_v, scale)
     )
     w = -factor * places
     log_rest = lax.log1p(-x * lax.exp(w))

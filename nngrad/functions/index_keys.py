@@ -55,9 +55,9 @@ def resolve(key: Any, shape: tuple[int, ...]) -> IndexKey:
             axis += 1
         elif isinstance(e, np.ndarray) and e.dtype == bool:
             _check_mask(e, axis, shape)
-            for found in e.nonzero() if e.ndim else (np.zeros(int(e), np.int32),):
+            for places in e.nonzero() if e.ndim else (np.zeros(int(e), np.int32),):
                 axes.append(len(basic))
-                indices.append(found.astype(np.int32))
+                indices.append(places.astype(np.int32))
                 basic.append((0, shape[axis], 1) if e.ndim else None)
                 axis += 1 if e.ndim else 0
         else:

@@ -24,7 +24,7 @@ from .reduction import values_or_indices
 
 
 def _selected(f: Function) -> tuple[Places, ...]:
-    """As for broadcasting, but a condition may be aligned with the first axes."""
+    """As of broadcast inputs, but a condition may be aligned with the first axes."""
     ndim = f.specs[0].ndim
     axes = condition_axes(*[x.shape for x in f.inputs])
     return (tuple([ndim + a for a in axes]), *[tuple(range(ndim - x.ndim, ndim)) for x in f.inputs[1:]])
@@ -57,7 +57,7 @@ def where(condition: Array, x_true: AnyShape, x_false: Array, /) -> jax.Array:
 
 @op
 def latest_points(indices: Array, /, shape: Shape) -> jax.Array:
-    """Whether each value survives when several are put at the same point: true for the last one.
+    """True for values that survive where several are put at the same point: the last of these.
 
     Args:
         indices: Whole numbers `(*points, k)`: an index into each of the `k` sizes; negative ones count from
@@ -249,11 +249,11 @@ def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Variable:
         ValueError: The axis is out of range, or the other axes do not agree.
     """
     axis = axis_of(axis, x.ndim, "axis")
-    own, others = x.shape[axis : axis + 1], (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    along_axis, others = x.shape[axis : axis + 1], (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if indices.ndim != x.ndim:
         raise ValueError(f"indices must have as many axes as x {x.shape}, got shape {indices.shape}")
     full = common_shape((others, indices.shape), f"except along axis {axis}, x and indices")
-    if (rows := (*full[:axis], *own, *full[axis + 1 :])) != x.shape:
+    if (rows := (*full[:axis], *along_axis, *full[axis + 1 :])) != x.shape:
         x = movement.broadcast(x, shape=rows)
     if full != indices.shape:
         indices = movement.broadcast(indices, shape=full)
@@ -317,7 +317,7 @@ def sort(
     Args:
         with_index: Whether the indices of the elements are returned too, as in `argsort`.
         only_index: Whether only the indices are returned.
-        ...: As for `sort_values`.
+        ...: As in `sort_values`.
 
     Returns:
         The elements, or the pair of them and their indices, or the indices.

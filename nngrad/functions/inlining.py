@@ -14,8 +14,8 @@ def inlined(body: Block, inputs: Sequence[Variable]) -> list[Variable]:
     values: list[Variable] = []
     places = body.places or (None,) * len(body.steps)
     for (op, arguments, ins), place in zip(body.steps, places, strict=True):
-        made = apply(op, tuple(body.picked(inputs, values, ins)), arguments)
-        for y in made if op.multiple_results else (made,):
+        results = apply(op, tuple(body.picked(inputs, values, ins)), arguments)
+        for y in results if op.multiple_results else (results,):
             if place is not None and y.parent is not None and not hasattr(y.parent, "location"):
                 y.parent.location = place
             values.append(unlink(y) if ~len(values) in body.stop_gradients else y)

@@ -111,17 +111,17 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
     return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
 
 
-def transposed_taps(each: Taps, count: int) -> Taps:
+def transposed_taps(forward: Taps, count: int) -> Taps:
     """The taps of the transpose: for each of `count` elements, the results that it contributes to. So the transpose
     gathers too: on a CPU, a scatter takes two to five times as long."""
-    size, width = each.indices.shape
-    results, elements, weights = np.repeat(np.arange(size), width), each.indices.ravel(), each.weights.ravel()
+    size, width = forward.indices.shape
+    results, elements, weights = np.repeat(np.arange(size), width), forward.indices.ravel(), forward.weights.ravel()
     order = np.flatnonzero(weights)
     order = order[np.argsort(elements[order], kind="stable")]
     results, elements, weights = results[order], elements[order], weights[order]
     counts = np.bincount(elements, minlength=count)
     place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
     taken = np.zeros((count, counts.max(initial=0)), np.int32)
-    given = np.zeros(taken.shape)
-    taken[elements, place], given[elements, place] = results, weights
-    return _filled(taken, given)
+    shares = np.zeros(taken.shape)
+    taken[elements, place], shares[elements, place] = results, weights
+    return _filled(taken, shares)

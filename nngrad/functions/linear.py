@@ -270,7 +270,7 @@ def embed_filter_grad(gy: Array, x0: Array, /, shape: Shape) -> jax.Array:
 
     Args:
         gy: A gradient of what `embed` returns: (*x0.shape, *row).
-        x0: Row numbers, as for `embed`; those that are not rows of the result are ignored.
+        x0: Row numbers, as in `embed`; those that are not rows of the result are ignored.
         shape: The shape of `w` and of the result: (rows, *row).
     """
     shape = as_shape(shape)
@@ -315,7 +315,7 @@ def batch_det(x: Array, /) -> jax.Array:
 
     Args:
         x: (*batch, n, n).
-        ...: As for `batch_inv`.
+        ...: As in `batch_inv`.
 
     Returns:
         (*batch).
@@ -328,7 +328,7 @@ def batch_logdet(x: Array, /) -> jax.Array:
     """log |det| of each matrix in the last two axes; -inf for a singular one.
 
     Args:
-        ...: As for `batch_det`.
+        ...: As in `batch_det`.
 
     Returns:
         (*batch).
@@ -345,7 +345,7 @@ def batch_cholesky(x: Array, /, upper: bool = False) -> jax.Array:
     Args:
         x: (*batch, n, n); only the symmetric part is used. The factor is NaN where it is not positive definite.
         upper: Whether to return the upper factor U of x = U' U instead of the lower one, L of x = L L'.
-        ...: As for `batch_inv`.
+        ...: As in `batch_inv`.
     """
     y = jnp.linalg.cholesky(square_matrices(x), upper=upper, symmetrize_input=True)
     return lax.convert_element_type(y, floating(x).dtype)

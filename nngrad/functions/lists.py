@@ -45,8 +45,8 @@ def hstack(*xs: Any) -> Variable:
     Raises:
         ValueError: The shapes do not fit, or there is no array.
     """
-    each = [reshape(x, shape=(1,)) if x.ndim == 0 else x for x in _checked_arrays(xs, "hstack")]
-    return concatenate(*each, axis=min(1, each[0].ndim - 1))
+    arrays = [reshape(x, shape=(1,)) if x.ndim == 0 else x for x in _checked_arrays(xs, "hstack")]
+    return concatenate(*arrays, axis=min(1, arrays[0].ndim - 1))
 
 
 @explained_by_name
@@ -59,8 +59,8 @@ def vstack(*xs: Any) -> Variable:
     Raises:
         ValueError: The shapes do not fit, or there is no array.
     """
-    each = [reshape(x, shape=(1, x.size)) if x.ndim < 2 else x for x in _checked_arrays(xs, "vstack")]
-    return concatenate(*each, axis=0)
+    arrays = [reshape(x, shape=(1, x.size)) if x.ndim < 2 else x for x in _checked_arrays(xs, "vstack")]
+    return concatenate(*arrays, axis=0)
 
 
 @explained_by_name
@@ -73,11 +73,11 @@ def dstack(*xs: Any) -> Variable:
     Raises:
         ValueError: The shapes do not fit, or there is no array.
     """
-    each = [
+    arrays = [
         x if x.ndim > 2 else reshape(x, shape=(*x.shape, 1) if x.ndim == 2 else (1, x.size, 1))
         for x in _checked_arrays(xs, "dstack")
     ]
-    return concatenate(*each, axis=2)
+    return concatenate(*arrays, axis=2)
 
 
 @explained_by_name
@@ -90,13 +90,13 @@ def broadcast_arrays(*xs: Any) -> tuple[Variable, ...]:
     Raises:
         ValueError: The shapes do not broadcast, or there is no array.
     """
-    each = _checked_arrays(xs, "broadcast_arrays")
+    arrays = _checked_arrays(xs, "broadcast_arrays")
     try:
-        shape = np.broadcast_shapes(*[x.shape for x in each])
+        shape = np.broadcast_shapes(*[x.shape for x in arrays])
     except ValueError:
-        shapes = " ".join(str(x.shape) for x in each)
+        shapes = " ".join(str(x.shape) for x in arrays)
         raise ValueError(f"broadcast_arrays: the shapes {shapes} do not broadcast together") from None
-    return tuple([x if x.shape == shape else broadcast(x, shape=shape) for x in each])
+    return tuple([x if x.shape == shape else broadcast(x, shape=shape) for x in arrays])
 
 
 # ---------------------------------------------------------------- splitting
@@ -114,7 +114,7 @@ def get_item(x: Variable, slices: Any) -> Variable:
         IndexError: An index is out of range, or not an index.
     """
     (x,) = as_variables((x,), ("x",), "get_item")
-    several = isinstance(slices, list) and not all([isinstance(each, int) for each in slices])
+    several = isinstance(slices, list) and not all([isinstance(entry, int) for entry in slices])
     result: Variable = x[tuple(slices) if several else slices]
     return result
 
@@ -170,17 +170,19 @@ def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 
     Raises:
         ValueError: A sequence is longer than `length`, or steps differ in shape.
     """
-    each = variables_of(xs, "pad_sequence")
-    for i, x in enumerate(each):
-        if not x.ndim or x.shape[1:] != each[0].shape[1:]:
-            raise ValueError(f"pad_sequence: xs[{i}] must match xs[0] {each[0].shape} from axis 1 on, got {x.shape}")
-    longest = max([x.shape[0] for x in each])
+    sequences = variables_of(xs, "pad_sequence")
+    for i, x in enumerate(sequences):
+        if not x.ndim or x.shape[1:] != sequences[0].shape[1:]:
+            raise ValueError(f"pad_sequence: xs[{i}] must match xs[0] {sequences[0].shape} from axis 1 on, got "
+                             f"{x.shape}")
+    longest = max([x.shape[0] for x in sequences])
     length = longest if length is None else as_int(length)
     if longest > length:
         raise ValueError(f"pad_sequence: length must be at least {longest}, the longest of xs, got {length}")
-    margins = [(0, length - x.shape[0], *(0,) * (2 * x.ndim - 2)) for x in each]
+    margins = [(0, length - x.shape[0], *(0,) * (2 * x.ndim - 2)) for x in sequences]
     return stack(*[
-        pad(x, margin, constant_value=padding) if any(margin) else x for x, margin in zip(each, margins, strict=True)
+        pad(x, margin, constant_value=padding) if any(margin) else x
+        for x, margin in zip(sequences, margins, strict=True)
     ])
 
 
@@ -197,10 +199,10 @@ def transpose_sequence(xs: Sequence[Any]) -> list[Variable]:
     Raises:
         ValueError: A sequence is longer than the one before it, or steps differ in shape.
     """
-    each = variables_of(xs, "transpose_sequence")
-    steps = pad_sequence(each)
+    sequences = variables_of(xs, "transpose_sequence")
+    steps = pad_sequence(sequences)
     steps = transpose(steps, axes=(1, 0, *range(2, steps.ndim)))
-    lengths = [x.shape[0] for x in each]
+    lengths = [x.shape[0] for x in sequences]
     if lengths != sorted(lengths, reverse=True):
         raise ValueError(f"transpose_sequence: xs must be sorted by length, longest first, got lengths {lengths}")
     return [steps[t, : sum(n > t for n in lengths)] for t in range(lengths[0])]

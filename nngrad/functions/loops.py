@@ -87,9 +87,9 @@ def scanned(
         raise TypeError(f"{owner}: reverse must be True or False, got {reverse!r}")
     results: Any = None
 
-    def flat(given: list[Variable]) -> list[Variable]:
+    def flat(operands: list[Variable]) -> list[Variable]:
         nonlocal results
-        carry, x = jax.tree.unflatten(tree, given)
+        carry, x = jax.tree.unflatten(tree, operands)
         pair = body(carry, x)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise TypeError(f"{owner}: the body must return a pair (carry, outputs to stack), got {_short(pair)}")
@@ -103,11 +103,11 @@ def scanned(
     slices = [spec_of(x.shape[1:], x.dtype) for x in inputs[carries:]]
     specs = [*[x.spec for x in inputs[:carries]], *slices]
     arguments = [*[None] * carries, *inputs[carries:]]
-    found = captured(flat, specs, owner, written, often=True, updates=True, arguments=arguments)
-    keys = [step_keys(key, length=count) for key in found.keys]
-    carried = Carried(found.body, len(found.variables), len(found.updated) + carries)
-    given = (*found.variables, *found.updated, *inputs, *keys)
-    outputs = looped(carried, given, found.updated, count, bool(reverse), min(unroll, max(count, 1)))
+    recorded = captured(flat, specs, owner, written, often=True, updates=True, arguments=arguments)
+    keys = [step_keys(key, length=count) for key in recorded.keys]
+    carried = Carried(recorded.body, len(recorded.variables), len(recorded.updated) + carries)
+    operands = (*recorded.variables, *recorded.updated, *inputs, *keys)
+    outputs = looped(carried, operands, recorded.updated, count, bool(reverse), min(unroll, max(count, 1)))
     last: tuple[Any, Any] = jax.tree.unflatten(results, outputs)
     return last
 

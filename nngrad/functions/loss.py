@@ -42,8 +42,8 @@ def hits(target: Any, classes: int, axis: int) -> tuple[Any, Any, Any]:
     # Labels are compared in their own dtype, so 2.5, NaN and numbers that are too large equal no class.
     hit = lax.eq(lax.broadcasted_iota(target.dtype, shape, axis), jnp.broadcast_to(target, shape))
     negative = lax.lt(target, lax.full_like(target, 0))
-    found = lax.expand_dims(lax.reduce_or(hit, (axis,)), (axis,))
-    return hit, negative, lax.bitwise_not(lax.bitwise_or(negative, found))
+    is_class = lax.expand_dims(lax.reduce_or(hit, (axis,)), (axis,))
+    return hit, negative, lax.bitwise_not(lax.bitwise_or(negative, is_class))
 
 
 @op(axes=mixes("axis"))
@@ -109,7 +109,7 @@ def categorical_cross_entropy(x: Array, target: Array, /, axis: int | None = Non
 
     Args:
         x: Probabilities; any shape, floating.
-        ...: As for `softmax_cross_entropy`.
+        ...: As in `softmax_cross_entropy`.
 
     Returns:
         The loss of each sample, of the shape of `target` and the dtype of `x`.
