@@ -14,7 +14,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.inspection import describe
-from nngrad.inspection.viewing.document import Measured, document
+from nngrad.inspection.viewing.document import document
 from nngrad.inspection.viewing.page_layout import page_layout
 from nngrad.inspection.viewing.runs import lifetimes_of
 from nngrad.inspection.viewing.view import embedded
@@ -73,7 +73,7 @@ def of_size(blocks: int, rounds: int) -> list[Row]:
         return described.costs
 
     def written() -> str:
-        return embedded(document(described, "residual network", Measured(memory)))
+        return embedded(document(described, "residual network", memory))
 
     found["costs"], _ = shortest(costs, rounds)
     laid_out, _ = shortest(lambda: page_layout(described), rounds)

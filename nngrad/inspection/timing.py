@@ -5,14 +5,12 @@ from __future__ import annotations
 import statistics
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
 import jax
 
-from ..context import Context
 from ..extend import (
     Switched,
     Variable,
@@ -55,9 +53,7 @@ class Timing:
     first: float
     """Milliseconds of the first iteration, which compiles."""
     device: jax.Device
-    """The device that ran it."""
-    title: str = ""
-    """The title above the table."""
+    """JAX's default device, which ran it."""
 
     def _each(self, function: Callable[[list[float]], float]) -> Milliseconds:
         return Milliseconds(*[function(list(column)) for column in zip(*self.samples, strict=True)])
@@ -90,19 +86,13 @@ class Timing:
         rows = [(name, *[f"{value:.3f}" for value in getattr(self, name)]) for name in names]
         head = "ms", *[name.replace("_", " ") for name in Milliseconds._fields]
         table = aligned([head, *rows], range(1, len(head)))
-        return "\n".join([*([self.title] if self.title else []), *table, self.caption()])
+        return "\n".join([*table, self.caption()])
 
     def __repr__(self) -> str:
         return f"<Timing of {len(self.samples)} iterations, {self.average.iteration:.3g} ms each>"
 
 
-def measure(
-    loss: Variable | Callable[[], Variable],
-    iterations: int = 10,
-    warm_up: int = 1,
-    device: Context | str | None = None,
-    title: str = "",
-) -> Timing:
+def measure(loss: Variable | Callable[[], Variable], iterations: int = 10, warm_up: int = 1) -> Timing:
     """Measure the times of a model's forward and backward.
 
     Each iteration is run twice: phase by phase, waiting for the device after each, and then as a whole, like in a
@@ -114,9 +104,6 @@ def measure(
             for which nothing is built, and hardly any preparation is left for forward.
         iterations: The number of measured iterations.
         warm_up: The number of iterations before them, at least 1, since the first one compiles.
-        device: A Context or the name of a backend, such as 'cpu' or 'gpu'; by default JAX's default device. The
-            function creates its arrays and parameters there; arrays on other devices are moved there each time.
-        title: The title above the table.
 
     Returns:
         A Timing; print it to see the table.
@@ -124,8 +111,7 @@ def measure(
     Raises:
         TypeError: `loss` is neither a Variable nor a function that returns one, its dtype is not floating, or a number
             is not an int.
-        ValueError: A number is too small, the loss is a leaf, no leaf above it has `need_grad`, or there is no such
-            device.
+        ValueError: A number is too small, the loss is a leaf, or no leaf above it has `need_grad`.
 
     Warns:
         RuntimeWarning: Something was compiled after the warm-up, so the times include a compilation: the structure of
@@ -134,9 +120,7 @@ def measure(
     build = _builder(loss)
     checked_count(iterations, "iterations")
     checked_count(warm_up, "warm_up")
-    target = None if device is None else _device_of(device)
-    on_device = jax.default_device(target) if target is not None else nullcontext()
-    with on_device, Switched(auto_forward=False, deterministic=True):  # with one tier
+    with Switched(auto_forward=False, deterministic=True):  # with one tier
         first = _iteration(build)
         _phases(build)  # compiles everything
         for _ in range(warm_up - 1):
@@ -147,7 +131,8 @@ def measure(
         if executables.info().misses > compiled:
             warnings.warn("measure: the timings include a compilation after the warm-up; does the structure of the "
                           "graph change from call to call?", RuntimeWarning, stacklevel=2)
-    return Timing(samples, first, target or jax.local_devices()[0], title)
+    (device,) = jax.numpy.zeros(()).devices()
+    return Timing(samples, first, device)
 
 
 def _phases(build: Callable[[], Variable]) -> tuple[float, float, float, float]:
@@ -211,11 +196,3 @@ def _builder(loss: Any) -> Callable[[], Variable]:
         return y
 
     return build
-
-
-def _device_of(device: Any) -> jax.Device:
-    if isinstance(device, str):
-        device = Context(device)
-    if not isinstance(device, Context):
-        raise TypeError(f"device: expected a Context or the name of a backend, got {device!r}")
-    return device.jax_device

@@ -38,7 +38,7 @@ def write(file: Path) -> None:
         gradients = nn.grad([total], list(nn.get_parameters().values()))
     parameters = dict(nn.get_parameters())
     nn.clear_parameters()
-    nn.view([total, *gradients], file, title=HOSTILE, values=True, timed=True, parameters=parameters)
+    nn.view([total, *gradients], file, title=HOSTILE, values=True, parameters=parameters)
 
 
 @pytest.fixture(scope="module")

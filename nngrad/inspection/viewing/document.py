@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,26 +12,9 @@ from ..description import Description, Kind
 from ..naming import formula_of
 from .initial_view import initial_view
 from .page_layout import HEIGHT, page_layout
-from .runs import Lifetimes
+from .runs import Lifetimes, Values
 
 VERSION = 1
-
-
-class Measured(NamedTuple):
-    """Facts about a graph besides its structure; None for what was not measured."""
-
-    lifetimes: Lifetimes | None = None
-    """The memory of its values."""
-    seconds: Sequence[float | None] | None = None
-    """The time of each node in a run."""
-    bad: Sequence[int] | None = None
-    """For each node's values: 0 finite or unknown, 1 has NaN, 2 has infinities, 3 the first NaN was made here."""
-    statistics: Sequence[Sequence[float | int | None] | None] | None = None
-    """For each node's values, if known: minimum, maximum, mean, standard deviation, share of zeros, and the numbers of
-    NaN and of infinities."""
-
-
-NOTHING = Measured()
 
 
 class Strings:
@@ -49,13 +32,16 @@ class Strings:
         return iter(self._numbers)
 
 
-def document(described: Description, title: str, measured: Measured = NOTHING) -> dict[str, Any]:
+def document(
+    described: Description, title: str, lifetimes: Lifetimes | None = None, values: Values | None = None
+) -> dict[str, Any]:
     """The document of a graph, as JSON values.
 
     Args:
         described: The graph.
         title: The title.
-        measured: Facts besides its structure.
+        lifetimes: The memory of its values.
+        values: Facts about its values, if they are known.
     """
     laid = page_layout(described)
     groups = initial_view(laid).groups
@@ -81,11 +67,10 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         "runs": _column(described.runs),
         "state": _column(map(int, described.states)),
         "group": laid.group,
-        "time": None if measured.seconds is None else list(measured.seconds),
-        "bad": None if measured.bad is None else _column(measured.bad),
-        "statistics": None if measured.statistics is None else list(measured.statistics),
+        "time": None,  # the page can show times, which nothing measures
+        "bad": None if values is None else _column(values.bad),
+        "statistics": None if values is None else values.statistics,
     }  # fmt: skip
-    lifetimes = measured.lifetimes
     return {
         "version": VERSION,
         "title": title,
@@ -102,17 +87,14 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         "ops": _ops(described),
         "outputs": [list(output) for output in described.outputs],
         "columns": [
-            {"order": lane.order, "label": lane.label, **dict(zip(_BOX, lane.box, strict=True))}
-            for lane in laid.columns
+            {"order": order, "label": label, "x0": box[0], "y0": box[1], "x1": box[2], "y1": box[3]}
+            for order, label, box in laid.columns
         ],
         "height": HEIGHT,
         "memory": None if lifetimes is None else lifetimes._asdict(),
         "totals": _totals(described, lifetimes),
         "strings": list(strings),
     }  # fmt: skip
-
-
-_BOX = ("x0", "y0", "x1", "y1")
 
 
 def _starts(operands: Sequence[Sequence[Any]]) -> list[int]:

@@ -31,21 +31,11 @@ _BETWEEN_COLUMNS = 90
 _PADDING, _TITLE = 8, 26
 """The padding of a group's box on each side, and the additional padding at the top for its title."""
 _LEAST_IN_A_LINE = 8
-_EARLY = 4
-"""Forward functions of a lower rank are only a few steps away from leaves."""
 _REFINED = 2_000
 """The number of nodes that all passes over a column together may sort or move."""
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom."""
-
-
-class Column(NamedTuple):
-    """The nodes of one order of differentiation."""
-
-    order: int
-    label: str
-    box: Box
 
 
 class Group(NamedTuple):
@@ -76,8 +66,8 @@ class PageLayout(NamedTuple):
     """The innermost group that contains each node."""
     groups: list[Group]
     """The groups, each after the one that contains it."""
-    columns: list[Column]
-    """The orders of differentiation, from left to right."""
+    columns: list[tuple[int, str, Box]]
+    """The orders of differentiation, from left to right, each with a name and the box of its nodes."""
 
 
 def page_layout(described: Description) -> PageLayout:
@@ -133,7 +123,7 @@ class _Layout:
                 for i in nodes:
                     self._x[i] -= width / 2
         nodes = d.members.get(-1, [])
-        rows = _brought_down(d, rows_of(d, nodes))
+        rows = rows_of(d, nodes)
         count, columns = self._place(nodes, {i: (rows[i], d.orders[i]) for i in nodes})
         begin = 0.0
         for order, (width, by_line) in sorted(columns.items()):
@@ -160,7 +150,9 @@ class _Layout:
             else:
                 placed[i] = at[i]
         for i in placed.keys() & d.bodies_of.keys():
-            self._extend(i)
+            widest = max([self._body_width[b] / 2 for b in d.bodies_of[i]])
+            self._left[i], self._right[i] = max(self._left[i], widest), max(self._right[i], widest)
+            self._lines[i] += sum([self._body_lines[b] for b in d.bodies_of[i]])
         number: dict[int, int] = {}
         columns: dict[int, dict[int, list[int]]] = {}
         end = 0
@@ -170,24 +162,17 @@ class _Layout:
                 for i in members:
                     number[i], self._line[i] = n, end
             end += max([self._lines[i] for members in row.values() for i in members])
-        found = {}
+        extents = {}
         for column, by_line in columns.items():
             members = [i for row in by_line.values() for i in row]
-            found[column] = self._across(members, number), by_line
+            extents[column] = self._across(members, number), by_line
             for i in members:
                 if i in self._leaves:
                     edge = self._x[i] - self._width[i] / 2
                     for leaf in reversed(self._leaves[i]):
                         self._line[leaf], self._x[leaf] = self._line[i], edge - _GAP_X - self._width[leaf] / 2
                         edge -= _GAP_X + self._width[leaf]
-        return end, found
-
-    def _extend(self, i: int) -> None:
-        """Add bodies to the extent of a node."""
-        for b in self._described.bodies_of[i]:
-            self._lines[i] += self._body_lines[b]
-            self._left[i] = max(self._left[i], self._body_width[b] / 2)
-            self._right[i] = max(self._right[i], self._body_width[b] / 2)
+        return end, extents
 
     def _across(self, members: Sequence[int], number: Mapping[int, int]) -> float:
         """Set the positions of the nodes of a column, from 0 on, and return its width."""
@@ -214,25 +199,25 @@ class _Layout:
         left = [min([self._x[i] - self._left[i] for i in row]) for row in rows]
         right = [max([self._x[i] + self._right[i] for i in row]) for row in rows]
         name = {0: "forward", 1: "gradient"}.get(order, f"order {order}")
-        found = sorted([Interval("order", name, 0, len(rows) - 1), *intervals_of(d, rows)], key=outermost_first)
-        innermost, depth = [-1] * len(rows), [0] * len(found)
+        intervals = sorted([Interval("order", name, 0, len(rows) - 1), *intervals_of(d, rows)], key=outermost_first)
+        innermost, depth = [-1] * len(rows), [0] * len(intervals)
         base = len(spans)
         parents, lefts, rights = [], [], []
-        for k, (_, _, first, last, _) in enumerate(found):
+        for k, (_, _, first, last, _) in enumerate(intervals):
             parent, rest = innermost[first], slice(first, last + 1)
             depth[k] = 1 + (depth[parent - base] if parent >= 0 else 0)
             innermost[rest] = [base + k] * (last + 1 - first)
             parents.append(parent)
             lefts.append(min(left[rest]))
             rights.append(max(right[rest]))
-        for k in range(len(found) - 1, -1, -1):  # wide enough for their names, and parents for their children
-            rights[k] = max(rights[k], lefts[k] + _NAME_LETTER * (len(found[k].name) + 2))
+        for k in range(len(intervals) - 1, -1, -1):  # wide enough for their names, and parents for their children
+            rights[k] = max(rights[k], lefts[k] + _NAME_LETTER * (len(intervals[k].name) + 2))
             if k:
                 rights[parents[k] - base] = max(rights[parents[k] - base], rights[k])
         width = max(width, rights[0])
         side = _PADDING * max(depth)
         begin += side
-        for (kind, name, first, last, times), parent, a, b in zip(found, parents, lefts, rights, strict=True):
+        for (kind, name, first, last, times), parent, a, b in zip(intervals, parents, lefts, rights, strict=True):
             spans.append(_Span(kind, name, parent, times, lines[first], ends[last], a + begin, b + begin))
         for row, group in zip(rows, innermost, strict=True):
             for i in row:
@@ -270,29 +255,15 @@ class _Layout:
             tops.append(top)
             top += HEIGHT + _GAP_Y + below[line]
         groups: list[Group] = []
-        columns: list[Column] = []
+        columns: list[tuple[int, str, Box]] = []
         for span, u, low, beside in zip(spans, up, down, side, strict=True):
             left, right, bottom = math.floor(span.left), math.ceil(span.right), tops[span.last] + HEIGHT
             box = left - beside, tops[span.first] - u, right + beside, bottom + low
             groups.append(Group(span.kind, span.name, span.parent, span.times, box))
             if span.kind == "order":
-                columns.append(Column(orders[len(columns)], span.name, (left, tops[span.first], right, bottom)))
+                columns.append((orders[len(columns)], span.name, (left, tops[span.first], right, bottom)))
         y = [tops[line] + HEIGHT // 2 for line in self._line]
         return PageLayout(self._line, [round(x) for x in self._x], y, self._width, self._group, groups, columns)
-
-
-def _brought_down(described: Description, rows: Mapping[int, int]) -> dict[int, int]:
-    """The rows, where functions that are few steps away from leaves move to directly above their first reader."""
-    d = described
-    latest: dict[int, int] = {}
-    moved: dict[int, int] = {}
-    for i in sorted(rows, reverse=True):
-        if d.orders[i] == 0 and d.operands[i]:
-            if d.ranks[i] <= _EARLY and i in latest:
-                moved[i] = latest[i] - 1
-            for o, _ in d.operands[i]:
-                latest[o] = min(latest.get(o, rows[i]), moved.get(i, rows[i]))
-    return {i: moved.get(d.bases[i] if d.orders[i] else i, row) for i, row in rows.items()}
 
 
 def _cells_in_body(described: Description, nodes: Sequence[int]) -> dict[int, Cell]:

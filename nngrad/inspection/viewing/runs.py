@@ -1,16 +1,14 @@
-"""Facts about the values of a graph, from an earlier run or from a new one: their statistics, the time of each
-function, and the lifetimes of temporaries."""
+"""Facts about the values of a graph: their statistics, from an earlier run or from a new one, and the lifetimes of
+temporaries."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from ...extend import Event, Function, Variable, interpret, linearize, on_host, watch
+from ...extend import Function, Variable, interpret, linearize, on_host, watch
 from ...memory import timeline
 from ..description import Description
 from ..nan import arrays_of_last_forward
@@ -20,8 +18,6 @@ Statistics = tuple[float | None, float | None, float | None, float | None, float
 numbers of NaN and of infinities. Complex numbers count by their absolute values."""
 
 FINITE, HAS_NAN, HAS_INFINITY, FIRST_NAN = range(4)
-_REPEATS = 3
-"""The number of runs to time a function; the shortest counts, which excludes compilation."""
 
 
 class Values:
@@ -32,17 +28,17 @@ class Values:
         self.statistics: list[Statistics | None] = [None] * len(described)
         """Statistics of each node's first numeric output; None if unknown."""
         self.bad = [FINITE] * len(described)
-        """For each node, whether its values have NaN or infinities, and whether it made the first NaN; `FINITE` if
-        unknown."""
+        """For each node: 0 if its values are finite or unknown, 1 if they have NaN, 2 infinities, 3 if it made the
+        first NaN."""
         self.known = [False] * len(described)
 
     def look(self, node: int, arrays: Sequence[Any]) -> None:
         """Add the arrays of a node."""
-        found = [s for s in map(statistics_of, arrays) if s is not None]
+        known = [s for s in map(statistics_of, arrays) if s is not None]
         self.known[node] = True
-        if found:
-            self.statistics[node] = found[0]
-            self.bad[node] = HAS_NAN if any([s[5] for s in found]) else HAS_INFINITY * any([s[6] for s in found])
+        if known:
+            self.statistics[node] = known[0]
+            self.bad[node] = HAS_NAN if any([s[5] for s in known]) else HAS_INFINITY * any([s[6] for s in known])
 
     def note_first_nan(self) -> None:
         """Mark the function that made the first NaN: the first one with NaN whose operands are known to have none."""
@@ -113,30 +109,6 @@ def values_of_run(described: Description, outputs: Sequence[Variable]) -> Values
         interpret(outputs, arrays)
     seen.note_first_nan()
     return seen
-
-
-def seconds_of(described: Description, outputs: Sequence[Variable]) -> list[float | None]:
-    """The time of each function by itself, the shortest of a few runs; None for leaves, and for nodes in bodies, whose
-    time is part of their owner's. The compiled graph is faster than the sum."""
-    at = _numbers(described)
-    arrays = arrays_of_last_forward(outputs)
-    shortest: list[float | None] = [None] * len(described)
-    began = 0.0
-
-    def time_it(event: Event) -> None:
-        nonlocal began
-        if event.kind == "runs":
-            began = time.perf_counter()
-            return
-        jax.block_until_ready(event.results)
-        seconds, node = time.perf_counter() - began, at[event.function]
-        before = shortest[node]
-        shortest[node] = seconds if before is None else min(before, seconds)
-
-    with watch(time_it, "runs", "ran"):
-        for _ in range(_REPEATS):
-            interpret(outputs, arrays)
-    return shortest
 
 
 def _numbers(described: Description) -> dict[Function, int]:

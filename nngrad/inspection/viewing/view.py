@@ -15,11 +15,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ...extend import Variable, variables
+from ...extend import Variable, coerced, variables
 from ...files.replacing import checked_ending, write_whole
 from ..description import Description, describe
-from .document import Measured, document
-from .runs import lifetimes_of, seconds_of, values_of_run, values_there
+from .document import document
+from .runs import lifetimes_of, values_of_run, values_there
 
 _INSTEAD = "the page itself exports DOT, the JSON of Model Explorer, SVG and PNG, and nn.draw writes SVG"
 """What is said of paths of other files."""
@@ -42,7 +42,6 @@ def view(
     *,
     title: str = "",
     values: bool = False,
-    timed: bool = False,
     parameters: Mapping[str, Variable] | None = None,
 ) -> Path:
     """View the graph that computes `outputs`: in the output of a notebook cell, or in a browser.
@@ -58,7 +57,6 @@ def view(
         title: The title of the page; by default the names of the outputs.
         values: Run the graph, function by function, and show range, mean and NaN of every value. Otherwise nothing
             runs, and the page shows the values that have already been computed.
-        timed: Run the graph, function by function, a few times, and show the time of each function by itself.
         parameters: Names of unregistered parameters, as returned by `model.get_parameters()`.
 
     Returns:
@@ -69,46 +67,28 @@ def view(
         ValueError: `path` has another ending, or there are no outputs.
         OSError: The file cannot be written.
     """
-    file = write_graph(outputs, path, title=title, values=values, timed=timed, parameters=parameters)
-    if path is None and not _shown_inline(file):
-        show_page(file)
-    return file
-
-
-def _shown_inline(file: Path) -> bool:
-    """Show a page in the output of the current cell, if this is a notebook (Jupyter, VS Code, Colab)."""
-    ipython = sys.modules.get("IPython")
-    if ipython is None or getattr(ipython.get_ipython(), "kernel", None) is None:  # IPython in a terminal
-        return False
-    ipython.display.display(Inline(file))
-    return True
-
-
-def write_graph(
-    outputs: Variable | Iterable[Variable],
-    path: str | os.PathLike[str] | None,
-    *,
-    title: str,
-    values: bool,
-    timed: bool,
-    parameters: Mapping[str, Variable] | None,
-) -> Path:
-    """Write the page of a graph for `view`, to a temporary file if there is no `path`, and return its path."""
     listed = variables(outputs, "outputs")
-    file = None if path is None else checked_ending(path, ".html", _INSTEAD)
-    for name, value, kind in (("title", title, str), ("values", values, bool), ("timed", timed, bool)):
-        if not isinstance(value, kind):
-            raise TypeError(f"view: {name} must be {'a str' if kind is str else 'True or False'}, got {value!r}")
+    if path is not None:
+        checked_ending(path, ".html", _INSTEAD)
+    if not isinstance(title, str):
+        raise TypeError(f"title: expected a str, got {title!r}")
+    coerced(bool, values, "values")
     described = describe(listed, parameters)
-    title = title or _title(described)
-    text = page_of(document(described, title, _measured(described, listed, values, timed)))
+    known = values_of_run(described, listed) if values else values_there(described)
+    text = page_of(document(described, title or _title(described), lifetimes_of(described, listed), known))
     content = text.encode("utf-8", "backslashreplace")  # lone surrogates, in names
-    if file is not None:
-        write_whole(file, content)
-        return file
+    if path is not None:
+        write_whole(path, content)
+        return Path(path)
     with tempfile.NamedTemporaryFile(prefix="nngrad-", suffix=".html", delete=False) as opened:
         opened.write(content)
-    return Path(opened.name)
+    file = Path(opened.name)
+    ipython = sys.modules.get("IPython")
+    if ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None:  # not IPython in a terminal
+        ipython.display.display(ipython.display.HTML(_frame(text)))
+    else:
+        _open(file)
+    return file
 
 
 def _title(described: Description) -> str:
@@ -116,39 +96,21 @@ def _title(described: Description) -> str:
     return ", ".join(names[:_MOST_NAMED]) + ", …" * (len(names) > _MOST_NAMED)
 
 
-def _measured(described: Description, outputs: list[Variable], values: bool, timed: bool) -> Measured:
-    seen = values_of_run(described, outputs) if values else values_there(described)
-    return Measured(
-        lifetimes_of(described, outputs),
-        seconds_of(described, outputs) if timed else None,
-        None if seen is None else seen.bad,
-        None if seen is None else seen.statistics,
-    )
-
-
-def show_page(file: Path) -> bool:
-    """Open a page in a browser, or print its path if there is no browser.
-
-    Args:
-        file: The page.
-
-    Returns:
-        Whether a browser was found.
-    """
+def _open(file: Path) -> None:
+    """Open a page in a browser, or print its path if there is no browser."""
     has_display = not sys.platform.startswith(_NO_DISPLAY) or bool(
         {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"} & os.environ.keys()
     )
-    opened = has_display and webbrowser.open(file.resolve().as_uri())
-    if not opened:
+    if not (has_display and webbrowser.open(file.resolve().as_uri())):
         print(f"could not open a browser; the page is {file}")
-    return opened
 
 
-# ---------------------------------------------------------------- self-contained pages
-
-
-class NoPage(RuntimeError):
-    """The page's template, which is built separately, is missing."""
+def _frame(page: str) -> str:
+    """A page within a notebook, in a frame that isolates them from each other: without `allow-same-origin`, since names
+    in a graph are not trusted with the notebook."""
+    # IPython warns of what ends with a frame, and recommends its own, which takes only addresses.
+    return (f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts allow-downloads" title="graph" '
+            f'style="{_FRAME}"></iframe>\n')  # fmt: skip
 
 
 def page_of(document: Mapping[str, Any]) -> str:
@@ -167,36 +129,8 @@ def embedded(document: Mapping[str, Any]) -> str:
     return text.translate(_ESCAPES)
 
 
-class Inline:
-    """A page within a notebook, in a frame that isolates them from each other.
-
-    Args:
-        file: The page.
-    """
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def __repr__(self) -> str:
-        return f"<graph in {self._file}>"  # for front ends without HTML
-
-    def _repr_html_(self) -> str:
-        # Without `allow-same-origin`: names in a graph are not trusted with the notebook.
-        page = html.escape(self._file.read_text(encoding="utf-8"))
-        return (f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-downloads" title="graph" '
-                f'style="{_FRAME}"></iframe>')  # fmt: skip
-
-
 def _template() -> tuple[str, str]:
     """The page's HTML before and after the document."""
     file = files(__package__) / "page" / "template.html"
-    try:
-        before, place, after = file.read_text(encoding="utf-8").partition(PLACE)
-    except FileNotFoundError:
-        raise NoPage(
-            f"{file} is missing: this nngrad was installed from source without the built page. Run `npm ci` and "
-            "`npm run build` in viewer/, or draw an SVG file with nn.draw"
-        ) from None
-    if not place:
-        raise NoPage(f"{file} has no place for a document; run `npm run build` in viewer/")
+    before, _, after = file.read_text(encoding="utf-8").partition(PLACE)
     return before, after
