@@ -140,17 +140,10 @@ def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = (), rules:
     return lines
 
 
-def unit_of_bytes(nbytes: float) -> tuple[float, str]:
-    """A suitable unit for a number of bytes, and its name."""
-    for size, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if abs(nbytes) >= size:
-            return size, name
-    return 1.0, "B"
-
-
 def shown_bytes(nbytes: float, digits: int = 3) -> str:
     """A number of bytes in a suitable unit."""
-    size, name = unit_of_bytes(nbytes)
+    units = (1e9, "GB"), (1e6, "MB"), (1e3, "kB")
+    size, name = next((unit for unit in units if abs(nbytes) >= unit[0]), (1.0, "B"))
     return f"{nbytes / size:.{digits}g} {name}"
 
 

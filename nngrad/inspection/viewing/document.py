@@ -17,21 +17,6 @@ from .runs import Lifetimes, Values
 VERSION = 1
 
 
-class Strings:
-    """A string table, which numbers distinct strings."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {"": 0}
-
-    def numbers(self, texts: Iterable[str]) -> list[int]:
-        """The numbers of several strings."""
-        known = self._numbers
-        return [known.setdefault(text, len(known)) for text in texts]
-
-    def __iter__(self) -> Any:
-        return iter(self._numbers)
-
-
 def document(
     described: Description, title: str, lifetimes: Lifetimes | None = None, values: Values | None = None
 ) -> dict[str, Any]:
@@ -45,22 +30,27 @@ def document(
     """
     laid = page_layout(described)
     groups = initial_view(laid).groups
-    strings = Strings()
+    strings = {"": 0}
+
+    def numbers(texts: Iterable[str]) -> list[int]:
+        """The numbers of texts in the table of strings."""
+        return [strings.setdefault(text, len(strings)) for text in texts]
+
     costs = described.costs
     nodes: dict[str, Any] = {
-        "name": strings.numbers(described.names),
-        "op": strings.numbers([described.op_name(i) for i in range(len(described))]),
+        "name": numbers(described.names),
+        "op": numbers([described.op_name(i) for i in range(len(described))]),
         "kind": _column(map(int, described.kinds)),
         "order": _column(described.orders),
         "row": laid.line, "x": laid.x, "y": laid.y, "width": laid.width,
-        "shape": strings.numbers(_shapes(described)),
-        "arguments": _column(strings.numbers(_arguments(described))),
-        "scope": _column(strings.numbers(described.scopes)),
+        "shape": numbers(_shapes(described)),
+        "arguments": _column(numbers(_arguments(described))),
+        "scope": _column(numbers(described.scopes)),
         "origin": _column(described.origins),
-        "rule": _column(strings.numbers(["" if op is None else op.name for op in described.rules])),
+        "rule": _column(numbers(["" if op is None else op.name for op in described.rules])),
         "base": _column(described.bases),
-        "place": _column(strings.numbers(_texts_of(described.locations))),
-        "asked": _column(strings.numbers(_texts_of(described.asked))),
+        "place": _column(numbers(_texts_of(described.locations))),
+        "asked": _column(numbers(_texts_of(described.asked))),
         "flops": _column([cost.flops for cost in costs]),
         "bytes": _column([cost.bytes for cost in costs]),
         "size": _column([sum([spec.nbytes for spec in specs]) for specs in described.specs]),
@@ -82,7 +72,7 @@ def document(
         },
         "groups": [
             {"name": name, "kind": g.kind, "parent": g.parent, "times": g.times, "box": list(g.box)}
-            for name, g in zip(strings.numbers([g.name for g in groups]), groups, strict=True)
+            for name, g in zip(numbers([g.name for g in groups]), groups, strict=True)
         ],
         "ops": _ops(described),
         "outputs": [list(output) for output in described.outputs],

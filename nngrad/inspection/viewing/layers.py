@@ -67,7 +67,6 @@ def layers_of(at: Mapping[int, Cell], operands: Operands) -> tuple[dict[int, int
         columns = [column for _, column in here]
         # The row goes to the first layer with room in all columns; taller cells extend up beside earlier rows.
         line = max([free.get(column, 0) for column in columns])
-        arrows: list[tuple[int, int]] = []
         for column in columns:
             inside: dict[int, int] = {}
             chained: set[int] = set()
@@ -78,25 +77,15 @@ def layers_of(at: Mapping[int, Cell], operands: Operands) -> tuple[dict[int, int
                     if o in inside:  # folded parts may read each other: operands later in the list are ignored
                         depth = max(depth, inside[o] + 1)
                         chained |= {i, o}
-                    elif o in at:
-                        other, beside = at[o]
-                        if other == row:
-                            arrows.append((i, o))
-                        elif beside == column:
-                            below += 1 if other > row else -1
+                    elif o in at and at[o][1] == column and at[o][0] != row:
+                        below += 1 if at[o][0] > row else -1
                 inside[i] = depth
             last = max(inside.values())
             if column > 0 and below >= 0:
                 upwards.add((row, column))
                 if last:
                     inside = {i: last - depth for i, depth in inside.items()}
-            begin = line
-            begins = range(max(free.get(column, 0), line - last), line + 1) if last else ()
-            if len(begins) > 1:
-                # The layer that keeps arrows to the boxes already placed in this row short; in a tie the topmost.
-                ends = [(inside[a], layer[b]) for arrow in arrows for a, b in (arrow, arrow[::-1])
-                        if a in chained and b in layer]  # fmt: skip
-                begin = min(begins, key=lambda begin: sum([abs(n + begin - other) for n, other in ends]))
+            begin = max(free.get(column, 0), line - last)
             for i, n in inside.items():
                 layer[i] = begin + n if i in chained else line
             free[column] = begin + last + 1

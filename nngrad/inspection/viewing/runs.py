@@ -1,5 +1,4 @@
-"""Facts about the values of a graph: their statistics, from an earlier run or from a new one, and the lifetimes of
-temporaries."""
+"""Facts about the values of a graph: their statistics in a run, and the lifetimes of temporaries."""
 
 from __future__ import annotations
 
@@ -26,25 +25,23 @@ class Values:
     def __init__(self, described: Description) -> None:
         self._described = described
         self.statistics: list[Statistics | None] = [None] * len(described)
-        """Statistics of each node's first numeric output; None if unknown."""
+        """Statistics of each node's first numeric output; None if it has none, or in a body."""
         self.bad = [FINITE] * len(described)
         """For each node: 0 if its values are finite or unknown, 1 if they have NaN, 2 infinities, 3 if it made the
         first NaN."""
-        self.known = [False] * len(described)
 
     def look(self, node: int, arrays: Sequence[Any]) -> None:
         """Add the arrays of a node."""
         known = [s for s in map(statistics_of, arrays) if s is not None]
-        self.known[node] = True
         if known:
             self.statistics[node] = known[0]
             self.bad[node] = HAS_NAN if any([s[5] for s in known]) else HAS_INFINITY * any([s[6] for s in known])
 
     def note_first_nan(self) -> None:
-        """Mark the function that made the first NaN: the first one with NaN whose operands are known to have none."""
+        """Mark the function that made the first NaN: the first one with NaN whose operands have none."""
         for i, bad in enumerate(self.bad):
             read = [node for node, _ in self._described.operands[i]]
-            if bad == HAS_NAN and all([self.known[j] and self.bad[j] != HAS_NAN for j in read]):
+            if bad == HAS_NAN and all([self.bad[j] != HAS_NAN for j in read]):
                 self.bad[i] = FIRST_NAN
                 break
 
@@ -69,32 +66,6 @@ def statistics_of(array: Any) -> Statistics | None:
     scale = max(abs(low), abs(high)) or 1.0  # prevents overflow of squares
     mean, deviation = float((exact / scale).mean() * scale), float((exact / scale).std() * scale)
     return low, high, mean, deviation, zeros, nan, values.size - nan - finite.size
-
-
-def values_there(described: Description) -> Values | None:
-    """Facts about existing values: leaves, and computed values that were read. Nothing is run; None if no value exists
-    except leaves that were never set."""
-    seen = Values(described)
-    for node, x in described.leaves.items():
-        if not x.cell.is_zero and not x.cell.is_deferred:
-            seen.look(node, [x.cell.raw()])
-    for node, f in enumerate(described.functions):
-        if f is not None:
-            arrays = _held(f)
-            if arrays:
-                seen.look(node, arrays)
-    seen.note_first_nan()
-    return seen if any(seen.known) else None
-
-
-def _held(f: Function) -> list[Any]:
-    """The existing arrays of a function's outputs."""
-    snapshot = f.snapshot
-    results = None if snapshot is None or snapshot.results is None else snapshot.results.get(f)
-    if results is not None:
-        return list(results)
-    computed = [y.cell for y in f.living_outputs() if y.is_computed]
-    return [cell.raw() for cell in computed if not (cell.is_zero or cell.is_deferred)]
 
 
 def values_of_run(described: Description, outputs: Sequence[Variable]) -> Values:

@@ -19,7 +19,7 @@ from ...extend import Variable, coerced, variables
 from ...files.replacing import checked_ending, write_whole
 from ..description import Description, describe
 from .document import document
-from .runs import lifetimes_of, values_of_run, values_there
+from .runs import lifetimes_of, values_of_run
 
 _INSTEAD = "the page itself exports DOT, the JSON of Model Explorer, SVG and PNG, and nn.draw writes SVG"
 """What is said of paths of other files."""
@@ -48,7 +48,7 @@ def view(
 
     The page is one HTML file and needs no network and no server. A row is a rank of the forward graph, a column an
     order of differentiation, so a gradient lies beside the function that it comes from. For each function the page
-    shows operands and users, rule, cost, scope, memory, and its values where they are known. See docs/viewing.md.
+    shows operands and users, rule, cost, scope and memory. See docs/viewing.md.
 
     Args:
         outputs: A Variable or Variables. Give a loss together with its gradients.
@@ -56,7 +56,7 @@ def view(
             written and shown.
         title: The title of the page; by default the names of the outputs.
         values: Run the graph, function by function, and show range, mean and NaN of every value. Otherwise nothing
-            runs, and the page shows the values that have already been computed.
+            runs.
         parameters: Names of unregistered parameters, as returned by `model.get_parameters()`.
 
     Returns:
@@ -68,18 +68,17 @@ def view(
         OSError: The file cannot be written.
     """
     listed = variables(outputs, "outputs")
-    if path is not None:
-        checked_ending(path, ".html", _INSTEAD)
+    file = None if path is None else checked_ending(path, ".html", _INSTEAD)
     if not isinstance(title, str):
         raise TypeError(f"title: expected a str, got {title!r}")
     coerced(bool, values, "values")
     described = describe(listed, parameters)
-    known = values_of_run(described, listed) if values else values_there(described)
+    known = values_of_run(described, listed) if values else None
     text = page_of(document(described, title or _title(described), lifetimes_of(described, listed), known))
     content = text.encode("utf-8", "backslashreplace")  # lone surrogates, in names
-    if path is not None:
-        write_whole(path, content)
-        return Path(path)
+    if file is not None:
+        write_whole(file, content)
+        return file
     with tempfile.NamedTemporaryFile(prefix="nngrad-", suffix=".html", delete=False) as opened:
         opened.write(content)
     file = Path(opened.name)
