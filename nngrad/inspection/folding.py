@@ -6,10 +6,9 @@ all blocks read the value at the same place in their own block or in the one bef
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..cpu.stretches import Stretch, stretches_of
+from ..cpu.stretches import stretches_of
 from ..extend import bodies_in
 from .description import Description, Kind
 
@@ -18,7 +17,8 @@ LEAST = 3
 _FEWEST = 6
 """The minimum number of functions that folding must save."""
 _MOST_LEFT_OUT = 3
-"""The maximum number of initial blocks that are written out to make the inputs of the others unambiguous."""
+"""The maximum number of blocks of a stretch that are written out because they read other values than those after them,
+or to make the inputs of these unambiguous."""
 
 
 class Fold(NamedTuple):
@@ -39,16 +39,18 @@ def folds_of(described: Description) -> list[Fold]:
     taken = bytearray(len(described.top))
     folds = []
     for stretch in stretches_of(finder.labels, LEAST):
+        period = stretch.period
         for start, end in stretch.free_parts(taken, LEAST):
-            for first, count in finder.runs(Stretch(start, end, stretch.period)):
-                fold, left_out = None, 0
-                while fold is None and left_out < _MOST_LEFT_OUT and _pays(count - left_out, stretch.period):
-                    fold = finder.fold(first + left_out * stretch.period, stretch.period, count - left_out)
-                    left_out += fold is None
-                if fold is not None:
-                    begin, last = first + left_out * stretch.period, first + count * stretch.period
-                    folds.append((begin, fold))
-                    taken[begin:last] = b"\1" * (last - begin)
+            left_out = 0
+            while left_out < _MOST_LEFT_OUT and _pays((end - start) // period, period):
+                fold = finder.fold(start, period, (end - start) // period)
+                after = start + period * (1 if fold is None else len(fold.nodes))
+                if fold is None:
+                    left_out += 1
+                else:
+                    folds.append((start, fold))
+                    taken[start:after] = b"\1" * (after - start)
+                start = after
     return [fold for _, fold in sorted(folds, key=lambda entry: entry[0])]
 
 
@@ -91,70 +93,21 @@ class _Finder:
             links.append((n - at, output) if at >= start else (0, 0))
         return tuple(links)
 
-    def runs(self, stretch: Stretch) -> Iterator[tuple[int, int]]:
-        """The starts of runs of blocks with equal links in a stretch, and the number of blocks in each."""
-        period = stretch.period
-        start = self._best_start(stretch)
-        count = (stretch.end - start) // period
-        first, begun = start, 0
-        before: list[tuple[tuple[int, int], ...]] | None = None
-        for t in range(count):
-            block = start + t * period
-            links = [self._links(block + j, first) for j in range(period)]
-            if begun == 0 or (before is None and self._begins(first, links)) or links == before:
-                before = links if begun else None
-                begun += 1
-                continue
-            yield first, begun
-            first, begun, before = block, 1, None
-        if begun:
-            yield first, begun
+    def fold(self, first: int, period: int, most: int) -> Fold | None:
+        """The fold of as many blocks from a position on as read the same, at most `most`; None if they are too few, or
+        if the inputs of later blocks are ambiguous, because the first one reads one value where the next reads two."""
 
-    def _begins(self, first: int, second: list[tuple[tuple[int, int], ...]]) -> bool:
-        """Whether the block at `first` can precede a block with the links `second`."""
-        period = len(second)
-        for j, links in enumerate(second):
-            own = self._links(first + j, first)
-            for (back, output), (other, same) in zip(own, links, strict=True):
-                if other > j + period:
-                    return False
-                if (other and other <= j) != bool(back) or (back and (back, output) != (other, same)):
-                    return False
-        return True
+        def links(t: int) -> list[tuple[tuple[int, int], ...]]:
+            return [self._links(first + t * period + j, first) for j in range(period)]
 
-    def _best_start(self, stretch: Stretch) -> int:
-        """The start of blocks that passes few values between them, and leaves few functions over."""
-        start, end, period = stretch
-        middle = start + (end - start) // (2 * period) * period
-        reach: dict[tuple[int, int], int] = {}
-        for n in range(middle, min(middle + period, end)):
-            for back, output in self._links(n, start):
-                if back:
-                    key = ((n - back - start) % period, output)
-                    reach[key] = max(reach.get(key, 0), back)
-        changes = [0] * (period + 1)
-        for (residue, _), distance in reach.items():
-            low, high = residue + 1, residue + 1 + min(distance, period)
-            for a, b in ((low, high), (low - period, high - period)):
-                a, b = max(a, 0), min(b, period)
-                if a < b:
-                    changes[a] += 1
-                    changes[b] -= 1
-        best, least, carried = start, None, 0
-        for phase in range(period):
-            carried += changes[phase]
-            scopes = self._scope(start + phase) == self._scope(start + phase - 1)
-            cost = (carried, (end - start - phase) % period, scopes, phase)
-            if least is None or cost < least:
-                best, least = start + phase, cost
-        return best
-
-    def _scope(self, n: int) -> str:
-        return self._described.scopes[self._top[n]] if 0 <= n < len(self._top) else ""
-
-    def fold(self, first: int, period: int, count: int) -> Fold | None:
-        """The fold of `count` blocks from a position on; None if the inputs of later blocks are ambiguous, because the
-        first block reads one value where the next reads two different ones."""
+        second = links(1)
+        # What the second block reads of the first one, the first one reads from outside.
+        begins = [tuple([link if link[0] <= j else (0, 0) for link in read]) for j, read in enumerate(second)]
+        count = 1
+        while count < most and links(count) == second:
+            count += 1
+        if links(0) != begins or not _pays(count, period):
+            return None
         d, top = self._described, self._top
         nodes = tuple([tuple(top[first + t * period : first + (t + 1) * period]) for t in range(count)])
         known: dict[tuple[int, int], Any] = {}
@@ -162,11 +115,11 @@ class _Finder:
         changing: list[tuple[tuple[int, int], ...]] = []
         for j in range(period):
             read = [d.operands[block[j]] for block in nodes]
-            for k, (back, output) in enumerate(self._links(first + period + j, first)):
+            for k, (back, output) in enumerate(second[j]):
                 if back and back <= j:
                     continue
                 outer = read[0][k]
-                then = (nodes[0][j - back + period], output) if back else tuple([each[k] for each in read])
+                then = (nodes[0][j - back + period], output) if back else tuple([operands[k] for operands in read])
                 if outer not in known:
                     known[outer] = then
                     if back:
