@@ -43,10 +43,10 @@ _traced = BoundedCache.about_structures(4096)
 """Costs without bytes and the function itself, by op, arguments and specs of the inputs."""
 
 
-def cost_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...]) -> Tally:
+def cost_of(op: Op, arguments: tuple[Any, ...], specs: tuple[Spec, ...]) -> Tally:
     """The cost of an op alone on inputs of these shapes and dtypes: each input is read and each output written once."""
-    cost: Tally = _traced.part((op,)).get((op, arguments, given), lambda: _cost_of_jaxpr(op.jaxpr(arguments, given)))
-    return cost._replace(functions=1, bytes=sum([s.nbytes for s in (*given, *op.result_specs(given, arguments))]))
+    cost: Tally = _traced.part((op,)).get((op, arguments, specs), lambda: _cost_of_jaxpr(op.jaxpr(arguments, specs)))
+    return cost._replace(functions=1, bytes=sum([s.nbytes for s in (*specs, *op.result_specs(specs, arguments))]))
 
 
 class Application(NamedTuple):
@@ -63,12 +63,12 @@ class Application(NamedTuple):
 def applications_in(block: Block) -> list[Application]:
     """The applications of ops in a block and in nested bodies."""
     return [
-        each for (op, arguments, ins), order in zip(block.steps, block.orders, strict=True)
-        for each in applications_of(op, arguments, tuple([block.spec(i) for i in ins]), order)
+        application for (op, arguments, ins), order in zip(block.steps, block.orders, strict=True)
+        for application in applications_of(op, arguments, tuple([block.spec(i) for i in ins]), order)
     ]  # fmt: skip
 
 
-def applications_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...], order: int) -> list[Application]:
+def applications_of(op: Op, arguments: tuple[Any, ...], specs: tuple[Spec, ...], order: int) -> list[Application]:
     """The application of an op, and those in its bodies. A loop costs only its body; among branches the most expensive
     one counts.
 
@@ -79,20 +79,20 @@ def applications_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...],
         order: Its order of differentiation.
     """
     if not isinstance(op, ControlOp):
-        return [Application(op, order, cost_of(op, arguments, given) if given else None, 1)]
+        return [Application(op, order, cost_of(op, arguments, specs) if specs else None, 1)]
     alternatives: list[list[Application]] = []
-    found = [Application(op, order, Tally(functions=1), 1)]
-    for within in op.within(arguments, len(given)):
+    applications = [Application(op, order, Tally(functions=1), 1)]
+    for within in op.within(arguments, len(specs)):
         inner = applications_in(within.body)  # recursion is as deep as loops are nested
         if within.alternative:
             alternatives.append(inner)
         else:
-            found += [each._replace(runs=each.runs * within.runs) for each in inner]
-    return found + max(alternatives, key=_operations, default=[])
+            applications += [application._replace(runs=application.runs * within.runs) for application in inner]
+    return applications + max(alternatives, key=_operations, default=[])
 
 
 def _operations(applications: Sequence[Application]) -> int:
-    return sum([each.cost.flops * each.runs for each in applications if each.cost is not None])
+    return sum([one.cost.flops * one.runs for one in applications if one.cost is not None])
 
 
 def _cost_of_jaxpr(jaxpr: Any) -> Tally:
@@ -109,7 +109,7 @@ def _cost_of_jaxpr(jaxpr: Any) -> Tally:
             # Equations with a formula are not descended into: a reduction's parameters hold its combining function.
             inner = [] if name in _FORMULAS else list(_inner(params))
             if inner:
-                stack += [(each, runs * params.get("length", 1)) for each in inner]
+                stack += [(jaxpr_within, runs * params.get("length", 1)) for jaxpr_within in inner]
             else:
                 total = total.plus(_cost_of_equation(equation).times(runs))
     return total

@@ -152,9 +152,9 @@ class Description:
 
     def _cost(self, i: int) -> Tally:
         op, total = self.ops[i], Tally()
-        for each in () if op is None else applications_of(op, self.static[i], self.given(i), self.orders[i]):
-            if each.cost is not None:
-                total = total.plus(each.cost.times(each.runs))
+        for application in () if op is None else applications_of(op, self.static[i], self.given(i), self.orders[i]):
+            if application.cost is not None:
+                total = total.plus(application.cost.times(application.runs))
         return total
 
     def given(self, i: int) -> tuple[Spec, ...]:
@@ -190,10 +190,10 @@ class Description:
 
 def _grouped(keys: Sequence[int]) -> dict[int, list[int]]:
     """The positions at which each number occurs."""
-    found: dict[int, list[int]] = {}
+    places: dict[int, list[int]] = {}
     for place, key in enumerate(keys):
-        found.setdefault(key, []).append(place)
-    return found
+        places.setdefault(key, []).append(place)
+    return places
 
 
 def describe(outputs: Variable | Iterable[Variable], parameters: Parameters = None) -> Description:
@@ -225,37 +225,37 @@ class _Describing:
         unregistered = {id(x.cell): x.name for x in closing.leaves if "/" in x.name}
         self._parameters = {**unregistered, **parameters}
         self._closing = closing
-        self._made = made = Description(closing.block(closing.numbers(outputs)))
+        self._described = d = Description(closing.block(closing.numbers(outputs)))
         self._columns: tuple[list[Any], ...] = (
-            made.names, made.results, made.ops, made.kinds, made.orders, made.specs, made.static, made.operands,
-            made.ranks, made.functions, made.body_of, made.locations,
+            d.names, d.results, d.ops, d.kinds, d.orders, d.specs, d.static, d.operands,
+            d.ranks, d.functions, d.body_of, d.locations,
         )  # fmt: skip
 
     def run(self) -> Description:
         """Make the description."""
-        made, closing = self._made, self._closing
+        d, closing = self._described, self._closing
         values = {i: (self._leaf(x), 0) for i, x in enumerate(closing.leaves)}
-        given = {number: x.name for x, number in closing.items() if x.name}
-        self._steps(made.block, values, given, closing.functions)
-        made.outputs = [values[n] for n in made.block.outputs]
-        at = {f: i for i, f in enumerate(made.functions) if f is not None}
+        names = {number: x.name for x, number in closing.items() if x.name}
+        self._steps(d.block, values, names, closing.functions)
+        d.outputs = [values[n] for n in d.block.outputs]
+        at = {f: i for i, f in enumerate(d.functions) if f is not None}
         sources = self._where_from(at)
-        made.states = states_of(made.functions, at)
-        made.scopes = scopes_of(made, sources, self._parameters)
-        return made
+        d.states = states_of(d.functions, at)
+        d.scopes = scopes_of(d, sources, self._parameters)
+        return d
 
     def _node(self, *values: Any) -> int:
         """Append a node: one value for each column."""
         for column, value in zip(self._columns, values, strict=True):
             column.append(value)
-        return len(self._made) - 1
+        return len(self._described) - 1
 
     def _leaf(self, x: Variable) -> int:
-        made, path = self._made, self._parameters.get(id(x.cell))
+        d, path = self._described, self._parameters.get(id(x.cell))
         name = self._names.given(path or x.name) if path or x.name else self._names.new("leaf")
         kind = Kind.LEAF if path is None else Kind.PARAMETER
         node = self._node(name, (name,), None, kind, 0, x.spec.alone, (), (), 0, None, -1, None)
-        made.leaves[node], made.needs_grad[node] = x, bool(x.need_grad)
+        d.leaves[node], d.needs_grad[node] = x, bool(x.need_grad)
         return node
 
     def _steps(
@@ -283,7 +283,7 @@ class _Describing:
                 f, rank = functions[k], functions[k].rank + 1
                 kind = Kind.LOOP if isinstance(op, ControlOp) else Kind.FUNCTION if ins else Kind.CONSTANT
             else:
-                f, rank, kind = None, self._made.ranks[self._made.bodies[body].node], Kind.IN_BODY
+                f, rank, kind = None, self._described.ranks[self._described.bodies[body].node], Kind.IN_BODY
             node = self._node(name, results, op, kind, order, specs, arguments, operands, rank, f, body, location)
             for output, n in enumerate(numbers):
                 values[n] = node, output
@@ -295,22 +295,23 @@ class _Describing:
         return self._names.given(name) if name else self._names.new("v")
 
     def _body(self, owner: int, within: Within) -> None:
-        made, bodies = self._made, self._made.bodies
-        operands, results = made.operands[owner], made.results[owner]
-        order, rank = made.orders[owner], made.ranks[owner]
+        d, bodies = self._described, self._described.bodies
+        operands, results = d.operands[owner], d.results[owner]
+        order, rank = d.orders[owner], d.ranks[owner]
         values: dict[int, tuple[int, int]] = {}
         number = len(bodies)
         bodies.append(BodyEntry(owner, within.role, within, within.runs, values))
         for i, (name, taken) in enumerate(zip(within.inputs, within.taken, strict=True)):
             kind, values[i] = name.rstrip("0123456789"), operands[taken]
             if kind in OF_THE_BODY:
-                own, spec = self._names.new(kind), within.body.inputs[i].alone
-                node = self._node(own, (own,), None, Kind.IN_BODY, order, spec, (), (operands[taken],), rank, None,
-                                  number, None)
+                local, spec = self._names.new(kind), within.body.inputs[i].alone
+                node = self._node(
+                    local, (local,), None, Kind.IN_BODY, order, spec, (), (operands[taken],), rank, None, number, None
+                )
                 values[i] = node, 0
-                made.begins[node] = OF_THE_BODY[kind]
-        given = zip(within.gives, results, strict=False)
-        wanted = [value for (_, value), name in given if name and value is not None]
+                d.begins[node] = OF_THE_BODY[kind]
+        returned = zip(within.gives, results, strict=False)
+        wanted = [value for (_, value), name in returned if name and value is not None]
         self._steps(within.body, values, {}, (), number, wanted)
 
     def _where_from(self, at: Mapping[Function, int]) -> list[Function | None]:
@@ -319,31 +320,31 @@ class _Describing:
         Returns:
             The last function in each node's chain of origins.
         """
-        made, ends, sources = self._made, dict[Function, Function](), list[Function | None]()
-        for i, f in enumerate(made.functions):
-            given, order = None if f is None else f.origin, made.orders[i]
-            own = made.locations[i] if f is None else getattr(f, "location", None)
-            end, origin, base, rank, rule, location, asked = f, -1, -1, -1, None, None, None
-            if made.body_of[i] >= 0:
-                owner = made.bodies[made.body_of[i]].node
-                base = i if order == 0 else made.bases[owner]
-                rank, location, asked = made.base_ranks[owner], own or made.locations[owner], made.asked[owner]
-            elif f is not None and given is None:
-                base, rank, location, asked = (i, made.ranks[i], own, None) if order == 0 else (-1, -1, None, own)
-            elif given is not None:
-                end = _end_of(given, ends)
+        d, ends, sources = self._described, dict[Function, Function](), list[Function | None]()
+        for i, f in enumerate(d.functions):
+            source, order = None if f is None else f.origin, d.orders[i]
+            place = d.locations[i] if f is None else getattr(f, "location", None)
+            end, origin, base, rank, rule, location, requested = f, -1, -1, -1, None, None, None
+            if d.body_of[i] >= 0:
+                owner = d.bodies[d.body_of[i]].node
+                base = i if order == 0 else d.bases[owner]
+                rank, location, requested = d.base_ranks[owner], place or d.locations[owner], d.asked[owner]
+            elif f is not None and source is None:
+                base, rank, location, requested = (i, d.ranks[i], place, None) if order == 0 else (-1, -1, None, place)
+            elif source is not None:
+                end = _end_of(source, ends)
                 if end.order == 0:  # otherwise its forward function no longer exists
                     base, rank = at.get(end, -1), end.rank + 1
-                origin, location, asked = at.get(given, -1), getattr(end, "location", None), own
+                origin, location, requested = at.get(source, -1), getattr(end, "location", None), place
                 # The origin of a rematerialising copy is the copied function, which has the same order.
-                rule = given.op if order > given.order else None
+                rule = source.op if order > source.order else None
             sources.append(end)
-            made.origins.append(origin)
-            made.bases.append(base)
-            made.base_ranks.append(rank)
-            made.rules.append(rule)
-            made.locations[i] = location
-            made.asked.append(asked)
+            d.origins.append(origin)
+            d.bases.append(base)
+            d.base_ranks.append(rank)
+            d.rules.append(rule)
+            d.locations[i] = location
+            d.asked.append(requested)
         return sources
 
 

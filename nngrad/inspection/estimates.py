@@ -65,15 +65,15 @@ def warn_of_cancelled(
 
 def _before(x: Variable) -> dict[Variable, None]:
     """`x` and the Variables of which it is a linear function, apart from an offset."""
-    found: dict[Variable, None] = {x: None}
+    linear: dict[Variable, None] = {x: None}
     pending = [x]
     while pending:
         y = pending.pop()
         for f, i in [] if y.parent is None else [(y.parent, i) for i in range(len(y.parent.inputs))]:
-            if f.inputs[i] not in found and _is_step(f, i):
-                found[f.inputs[i]] = None
+            if f.inputs[i] not in linear and _is_step(f, i):
+                linear[f.inputs[i]] = None
                 pending.append(f.inputs[i])
-    return found
+    return linear
 
 
 def _held(f: Function, i: int) -> Sequence[int] | None:
@@ -100,21 +100,21 @@ def _has_at_most(count: int, x: Variable) -> bool:
 
 
 def _is_pure(f: Function) -> bool:
-    """Whether its values can be computed here."""
+    """True if its values can be computed here."""
     return f.op.is_own and f.op.exchanges is None and (f.op.elementwise or f.op.axes is not None)
 
 
 def _cancels(f: Function, y: Variable, before: dict[Variable, None], after: Steps) -> bool:
-    """Whether `f` subtracts `y`, which the steps `after` make of an estimate, from what equals `y` without the
+    """True if `f` subtracts `y`, which the steps `after` make of an estimate, from what equals `y` without the
     estimate, apart from offsets."""
     operands, _ = summands(f.op, f.inputs, f.arguments) or ((), 0)
     factor = float(sum([number for x, number in operands if x is y]))
     for x, number in operands:
-        own = {} if number <= 0 or x is y else _before(x)
-        source = next((z for z in own if z in before and _has_at_most(MOST_DRAWN, z)), None)
+        behind = {} if number <= 0 or x is y else _before(x)
+        source = next((z for z in behind if z in before and _has_at_most(MOST_DRAWN, z)), None)
         if source is not None:
             through = [*_between(source, before), *reversed([*_each(after)])]
-            images = _images(source, _between(source, own), through)
+            images = _images(source, _between(source, behind), through)
             if images is not None:
                 a, b = float(number) * images[0], factor * images[1]
                 error = math.sqrt(np.finfo(x.dtype).eps) * np.max(np.abs(a), initial=0)
@@ -132,9 +132,9 @@ def _between(x: Variable, region: dict[Variable, None]) -> list[Step]:
     """The steps on all ways from `x` to the first of what `_before` found, from `x` on: a sum may come to it twice."""
     reached, steps = {x}, []
     for f in functions_of(list(region)[:1], lambda y: y is not x and y in region):
-        found = [(f, i) for i, z in enumerate(f.inputs) if z in reached and _is_step(f, i)]
-        reached |= {f.outputs[0] for f, _ in found}
-        steps += found
+        read = [(f, i) for i, z in enumerate(f.inputs) if z in reached and _is_step(f, i)]
+        reached |= {f.outputs[0] for f, _ in read}
+        steps += read
     return steps
 
 
@@ -178,7 +178,7 @@ def _values(xs: Iterable[Variable], drawn: np.random.Generator) -> dict[int, Any
             return None
     for f in functions:
         y = f.op.bind(f.arguments)(*[known[id(x)] for x in f.inputs])
-        known |= {id(z): each for z, each in zip(f.outputs, y if f.op.multiple_results else [y], strict=True)}
+        known |= {id(z): value for z, value in zip(f.outputs, y if f.op.multiple_results else [y], strict=True)}
     return known
 
 

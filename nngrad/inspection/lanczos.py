@@ -109,10 +109,10 @@ def compiled_product(
     run: Any = compile(result, [*fixed.values(), *([vector] if id(result) in moving else [])])
 
     def multiplied(v: Array) -> Array:
-        made = np.asarray(run(*known, *([v.astype(vector.dtype)] if id(result) in moving else [])), np.float64)
-        if not np.isfinite(made).all():
+        image = np.asarray(run(*known, *([v.astype(vector.dtype)] if id(result) in moving else [])), np.float64)
+        if not np.isfinite(image).all():
             raise ValueError(f"{name} has NaN or infinities at these values; nn.find_nan shows where they come from")
-        return made
+        return image
 
     return multiplied
 

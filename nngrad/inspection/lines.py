@@ -107,9 +107,9 @@ class Writer:
     def _leaf(self, nodes: Sequence[int], kind: Kind, needs_grad: bool, spec: Spec) -> Line:
         first, *_, last = [Part(self._d.names[i], 0) for i in (nodes[0], *nodes)]
         is_parameter, times = kind is Kind.PARAMETER, f"  x {len(nodes)}" if len(nodes) > 1 else ""
-        asked = ", needs no gradient" if is_parameter and not needs_grad else ""
-        asked = ", needs a gradient" if not is_parameter and needs_grad else asked
-        what = Part(f" = {'parameter' if is_parameter else 'leaf'}{times}{asked}")
+        needs = ", needs no gradient" if is_parameter and not needs_grad else ""
+        needs = ", needs a gradient" if not is_parameter and needs_grad else needs
+        what = Part(f" = {'parameter' if is_parameter else 'leaf'}{times}{needs}")
         names = (first, Part(", …, "), last) if times else (first,)
         return Line(0, (*names, what), cells=(repr(spec), "", "", "", ""), node=nodes[0])
 
@@ -119,8 +119,8 @@ class Writer:
         named = _shortened([Part(name, order) for name in d.results[node] if name], _MOST_OPERANDS) or [Part("_")]
         operands = _shortened([self._named(*operand) for operand in d.operands[node]], _MOST_OPERANDS)
         arguments = d.arguments(node)
-        given = _separated([*operands, Part(arguments)] if arguments else operands)
-        parts = (*_separated(named), Part(" = "), Part(d.op_name(node), None, True), Part("("), *given, Part(")"))
+        inputs = _separated([*operands, Part(arguments)] if arguments else operands)
+        parts = (*_separated(named), Part(" = "), Part(d.op_name(node), None, True), Part("("), *inputs, Part(")"))
         yield Line(depth, parts, order, self._cells(node), node)
         for number in d.bodies_of.get(node, ()):
             yield from self._body(number, depth)
@@ -149,36 +149,36 @@ class Writer:
     def _body(self, number: int, depth: int) -> Iterator[Line]:
         d, entry = self._d, self._d.bodies[number]
         within, values = entry.within, entry.values
-        own: dict[str, Part] = {}
+        inputs: dict[str, Part] = {}
         said: list[Part] = []
         for i, name in enumerate(within.inputs):
             kind = name.rstrip("0123456789")
-            own[name] = self._named(*values[i])
+            inputs[name] = self._named(*values[i])
             if kind in OF_THE_BODY:
                 begins = self._named(*d.operands[values[i][0]][0])
-                said += [Part("; " if said else ": "), own[name], Part(f" {OF_THE_BODY[kind]} "), begins]
+                said += [Part("; " if said else ": "), inputs[name], Part(f" {OF_THE_BODY[kind]} "), begins]
         times = f", {within.runs} times" if within.runs != 1 else ""
         yield Line(depth, (Part(f"  {within.role}{times}"), *said))
         for node in d.members.get(number, ()):
             if d.ops[node] is not None:
                 yield from self._function(node, depth + 1)  # recursion is as deep as loops are nested
-        ends = self._ends(entry, own)
+        ends = self._ends(entry, inputs)
         if ends:
             yield Line(depth + 1, tuple(ends))
 
-    def _ends(self, entry: BodyEntry, own: dict[str, Part]) -> list[Part]:
+    def _ends(self, entry: BodyEntry, inputs: dict[str, Part]) -> list[Part]:
         """The inputs of a body and its results, as text."""
         within, said = entry.within, list[list[Part]]()
         for name, number in zip(within.outputs, within.body.outputs, strict=True):
             value = self._named(*entry.values[number])
-            if name in own:
-                said.append([own[name], Part(" becomes "), value])
+            if name in inputs:
+                said.append([inputs[name], Part(" becomes "), value])
             elif not within.gives:
                 said.append([Part("goes on while "), value])
         order = self._d.orders[entry.node]
-        for result, (how, given) in zip(self._d.results[entry.node], within.gives, strict=False):
-            if result and given is not None:
-                value = self._named(*entry.values[given])
+        for result, (how, returned) in zip(self._d.results[entry.node], within.gives, strict=False):
+            if result and returned is not None:
+                value = self._named(*entry.values[returned])
                 said.append([Part(result, order), Part(" is "), value, Part(f" {how}".rstrip())])
         return [part for i, parts in enumerate(said) for part in (*([Part("; ")] if i else []), *parts)]
 
@@ -189,7 +189,7 @@ class Writer:
         spans: list[list[Part]] = []
         for block in (fold.nodes[0], fold.nodes[1], fold.nodes[-1]):
             ends = [Part(d.names[node], d.orders[node]) for node in dict.fromkeys((block[0], block[-1]))]
-            spans.append([ends[0], *[each for end in ends[1:] for each in (Part(" to "), end)]])
+            spans.append([ends[0], *[part for end in ends[1:] for part in (Part(" to "), end)]])
         head = [Part(f"x {len(fold.nodes)}: "), *spans[0], Part(", "), *spans[1], Part(", …, "), *spans[2]]
         yield Line(0, tuple(head))
         for node in fold.nodes[0]:
@@ -211,4 +211,4 @@ def _shortened(parts: list[Part], most: int) -> list[Part]:
 
 
 def _separated(parts: Sequence[Part]) -> tuple[Part, ...]:
-    return tuple([each for i, part in enumerate(parts) for each in ((Part(", "), part) if i else (part,))])
+    return tuple([piece for i, part in enumerate(parts) for piece in ((Part(", "), part) if i else (part,))])

@@ -100,9 +100,9 @@ def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) 
 
 def _held(functions: list[Function]) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
     """The values of lower orders that gradients read, and the values that are rematerialised instead."""
-    kept, again = kept_for_gradients(functions)
+    retained, again = kept_for_gradients(functions)
     whys = {original: _reason(value.parent) for value, original in again}
-    return _rows({x: _READ if is_read else _BASE for x, is_read in kept.items()}), _rows(whys)
+    return _rows({x: _READ if is_read else _BASE for x, is_read in retained.items()}), _rows(whys)
 
 
 def _reason(f: Function | None) -> str:
@@ -127,7 +127,7 @@ def _maker(x: Variable) -> str:
     for within in f.op.within(f.arguments, len(f.inputs)) if isinstance(f.op, ControlOp) else ():
         number = within.gives[x.index][1] if within.gives and f.op.multiple_results else None
         if number is not None:
-            makers = [op.name for op, given, ins in within.body.steps
-                      for _ in op.result_specs(tuple([within.body.spec(i) for i in ins]), given)]  # fmt: skip
+            makers = [op.name for op, static, ins in within.body.steps
+                      for _ in op.result_specs(tuple([within.body.spec(i) for i in ins]), static)]  # fmt: skip
             return f"{within.inputs[number] if number >= 0 else makers[~number]} in {f.name}"
     return f.name

@@ -83,37 +83,37 @@ def scopes_of(described: Description, sources: Sequence[Function | None], parame
         sources: For each function the last one in its chain of origins.
         parameters: Names of parameters by the ids of their cells.
     """
-    found: list[ScopePath] = [None] * len(described)
+    scopes: list[ScopePath] = [None] * len(described)
     for i, x in described.leaves.items():
         name = parameters.get(id(x.cell))
-        found[i] = None if name is None else _outer(name)
-    above = _forward(described, sources, found, parameters)
-    _between(described, found, above)
+        scopes[i] = None if name is None else _outer(name)
+    above = _forward(described, sources, scopes, parameters)
+    _between(described, scopes, above)
     for i, order in enumerate(described.orders):
-        if order and found[i] is None and described.body_of[i] < 0:
+        if order and scopes[i] is None and described.body_of[i] < 0:
             base = described.bases[i]
-            found[i] = found[base] if base >= 0 else common([found[node] for node, _ in described.operands[i]])
+            scopes[i] = scopes[base] if base >= 0 else common([scopes[node] for node, _ in described.operands[i]])
     for i, b in enumerate(described.body_of):
         if b >= 0:
-            found[i] = found[described.bodies[b].node]
-    return [scope or "" for scope in found]
+            scopes[i] = scopes[described.bodies[b].node]
+    return [scope or "" for scope in scopes]
 
 
 def _forward(
-    described: Description, sources: Sequence[Function | None], found: list[ScopePath], parameters: Mapping[int, str]
+    described: Description, sources: Sequence[Function | None], scopes: list[ScopePath], parameters: Mapping[int, str]
 ) -> list[ScopePath]:
     """Add the scopes that are known directly, and return the scope that everything feeding each function of order 0
     shares."""
-    above = list(found)
+    above = list(scopes)
     direct: dict[Function, ScopePath] = {}
     for i, source in enumerate(sources):
         if source is None or source.order:  # of unknown origin; the place of the request does not tell its scope
             continue
         if source not in direct:
             direct[source] = _direct(source, parameters)
-        own = found[i] = direct[source]
+        scope = scopes[i] = direct[source]
         if described.orders[i] == 0:
-            above[i] = common([above[node] for node, _ in described.operands[i]]) if own is None else own
+            above[i] = common([above[node] for node, _ in described.operands[i]]) if scope is None else scope
     return above
 
 
@@ -126,15 +126,15 @@ def _direct(f: Function, parameters: Mapping[int, str]) -> ScopePath:
     return common([_outer(name) for name in named])
 
 
-def _between(described: Description, found: list[ScopePath], above: Sequence[ScopePath]) -> None:
+def _between(described: Description, scopes: list[ScopePath], above: Sequence[ScopePath]) -> None:
     """Add the scopes of functions of order 0 that lie between others."""
     below: list[ScopePath] = [None] * len(described)
     for i in range(len(described) - 1, -1, -1):
         if described.functions[i] is None or described.orders[i]:
             continue
-        if found[i] is None and above[i] is not None and below[i] is not None:
-            found[i] = common([above[i], below[i]])
-        passed = below[i] if found[i] is None else found[i]
+        if scopes[i] is None and above[i] is not None and below[i] is not None:
+            scopes[i] = common([above[i], below[i]])
+        passed = below[i] if scopes[i] is None else scopes[i]
         if passed is not None:
             for node, _ in described.operands[i]:
                 below[node] = common([below[node], passed])

@@ -26,7 +26,7 @@ class Beginning(NamedTuple):
     """The number of its function, in execution order."""
     variable: Variable
     array: Any
-    given: tuple[Any, ...]
+    inputs: tuple[Any, ...]
     """The inputs of its function."""
     cause: Beginning | None
     """For a NaN made from infinities, the origin of the first infinity."""
@@ -55,8 +55,8 @@ class Checker:
         values = np.asarray(array)
         if values.dtype.kind in "biu" or np.isfinite(values).all():
             return {}
-        found = {kind: where(values) for kind, where in self._kinds.items()}
-        return {kind: mask for kind, mask in found.items() if mask.any()}
+        masks = {kind: where(values) for kind, where in self._kinds.items()}
+        return {kind: mask for kind, mask in masks.items() if mask.any()}
 
     def leaf(self, x: Variable, array: Any) -> None:
         """Check a leaf; a leaf that was not checked is never an origin."""
@@ -67,16 +67,16 @@ class Checker:
     def __call__(self, event: Event) -> None:
         """Check a function that has run."""
         f = event.function
-        given = [MarkedArray(array, self.marks_of(x)) for array, x in zip(event.inputs, f.inputs, strict=True)]
-        self._marks |= {(f, k): marks for k, marks in enumerate(self.marks(f, given, event.results, ())) if marks}
+        inputs = [MarkedArray(array, self.marks_of(x)) for array, x in zip(event.inputs, f.inputs, strict=True)]
+        self._marks |= {(f, k): marks for k, marks in enumerate(self.marks(f, inputs, event.results, ())) if marks}
 
     def within(self, begun: Beginning) -> Beginning | None:
         """For an origin at a function with bodies, the origin in these: the function is run again, step by step."""
         f = begun.variable.parent
-        if f is None or not isinstance(f.op, ControlOp) or any([begun.kind in self.bad(x) for x in begun.given]):
+        if f is None or not isinstance(f.op, ControlOp) or any([begun.kind in self.bad(x) for x in begun.inputs]):
             return None
-        given = [MarkedArray(np.asarray(array), None) for array in begun.given]
-        return first_of(begun.kind, [run_in_steps(f, given, Checker(**self._kinds))[begun.variable.index].mark])
+        inputs = [MarkedArray(np.asarray(array), None) for array in begun.inputs]
+        return first_of(begun.kind, [run_in_steps(f, inputs, Checker(**self._kinds))[begun.variable.index].mark])
 
     def marks_of(self, x: Variable) -> Marks | None:
         """The origins of non-finite values in a Variable; None if all are finite."""
@@ -86,19 +86,19 @@ class Checker:
         self, f: Function, inputs: Sequence[MarkedArray], results: Sequence[Any], trail: Trail
     ) -> list[Marks | None]:
         """The origins of non-finite values in each result: an input's origin, or this function."""
-        given = [x.mark for x in inputs]
+        marks_of_inputs = [x.mark for x in inputs]
         number = next(self._numbers)
-        made: list[Marks | None] = []
+        marked: list[Marks | None] = []
         for k, result in enumerate(results):
             marks = {}
             for kind in self.bad(result):
-                cause = first_of("inf", given) if kind == "nan" else None
+                cause = first_of("inf", marks_of_inputs) if kind == "nan" else None
                 arrays = tuple([x.array for x in inputs])
-                marks[kind] = first_of(kind, given) or Beginning(
+                marks[kind] = first_of(kind, marks_of_inputs) or Beginning(
                     kind, number, f.outputs[k], result, arrays, cause, trail
                 )
-            made.append(marks or None)
-        return made
+            marked.append(marks or None)
+        return marked
 
     def of_part(self, mark: Marks, array: Any) -> Marks | None:
         """The origins of non-finite values in a part of an array."""
@@ -112,8 +112,8 @@ class Checker:
 
 def first_of(kind: str, marks: Iterable[Marks | None]) -> Beginning | None:
     """The first origin of a kind among several marks; among outputs of one function, the last."""
-    found = [each[kind] for each in marks if each and kind in each]
-    return min(reversed(found), key=lambda begun: begun.number, default=None)
+    origins = [mark[kind] for mark in marks if mark and kind in mark]
+    return min(reversed(origins), key=lambda begun: begun.number, default=None)
 
 
 def arrays_of_last_forward(outputs: Sequence[Variable]) -> dict[int, Any]:
@@ -251,11 +251,11 @@ def nan_in(outputs: list[Variable], arrays: dict[int, Any], masked: bool = False
     with watch(None, key=DEBUG_MODE), watch(checker, "ran"):
         interpret(outputs, arrays)
     marks = [checker.marks_of(y) for y in outputs]
-    found = first_of("nan", marks) or first_of("inf", marks)
-    if found is None and masked:
-        found = checker.first("nan") or checker.first("inf")
-    reaches = tuple([i for i, each in enumerate(marks) if each])
-    return None if found is None else report_of(found, checker)._replace(reaches=reaches)
+    origin = first_of("nan", marks) or first_of("inf", marks)
+    if origin is None and masked:
+        origin = checker.first("nan") or checker.first("inf")
+    reaches = tuple([i for i, mark in enumerate(marks) if mark])
+    return None if origin is None else report_of(origin, checker)._replace(reaches=reaches)
 
 
 def report_of(begun: Beginning, checker: Checker) -> NanReport:
@@ -266,7 +266,7 @@ def report_of(begun: Beginning, checker: Checker) -> NanReport:
     if f is None:
         return NanReport(kind, None, x, 0, place, int(mask.sum()), (), None, ())
     cause = None if begun.cause is None else report_of(begun.cause, checker)
-    states = input_states(f, [np.asarray(array) for array in begun.given], place)
+    states = input_states(f, [np.asarray(array) for array in begun.inputs], place)
     inner = checker.within(begun)
     within = None if inner is None else report_of(inner, checker)
     return NanReport(kind, f, x, f.order, place, int(mask.sum()), states, cause, (), within, begun.trail)
@@ -292,5 +292,5 @@ def _element(x: Variable, array: Any, place: tuple[int, ...], f: Function) -> fl
         return None
     if f.op.selects and x.shape not in ((), y):
         return None  # a condition may cover only the first axes
-    own = place[len(place) - x.ndim :]
-    return float(array[tuple([i if n > 1 else 0 for i, n in zip(own, x.shape, strict=True)])])
+    here = place[len(place) - x.ndim :]
+    return float(array[tuple([i if n > 1 else 0 for i, n in zip(here, x.shape, strict=True)])])

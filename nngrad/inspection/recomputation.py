@@ -34,7 +34,7 @@ def kept_for_gradients(
         The values that are kept, each with whether a gradient reads it, rather than only rematerialisation. And pairs
         of a rematerialised value and the equal value that need not be kept.
     """
-    kept: dict[Variable, bool] = {}
+    retained: dict[Variable, bool] = {}
     again = []
     for f in functions:
         pair = None if f is None else computed_again(f)
@@ -48,17 +48,17 @@ def kept_for_gradients(
             if p is None or not p.inputs or input_passed_on(p.op) is not None:
                 continue
             if barrier or (marked and p.mark is None):
-                kept.setdefault(x, False)
+                retained.setdefault(x, False)
             elif order > p.order:
-                kept[x] = True
-    return kept, again
+                retained[x] = True
+    return retained, again
 
 
 def states_of(functions: Sequence[Function | None], at: Mapping[Any, int]) -> list[State]:
     """The state of each function; `at` numbers them."""
     states = [State.PLAIN] * len(functions)
-    kept, again = kept_for_gradients(functions)
-    for x in kept:
+    retained, again = kept_for_gradients(functions)
+    for x in retained:
         states[at[x.parent]] = State.KEPT
     recomputed = [(x.parent, y.parent) for x, y in again if x.parent is not None and y.parent is not None]
     for _, original in recomputed:

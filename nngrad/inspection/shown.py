@@ -29,10 +29,10 @@ def printable(text: str, most: int = LONGEST_NAME) -> str:
 
 def quoted(text: str, most: int = LONGEST_NAME) -> str:
     """`text` in quotes, as by `repr`, with at most `most` characters between them."""
-    kept = text[:most]
-    while len(repr(kept)) > most + 2:
-        kept = kept[:-1]
-    return repr(kept if kept == text else kept[:-1] + "…")
+    shown = text[:most]
+    while len(repr(shown)) > most + 2:
+        shown = shown[:-1]
+    return repr(shown if shown == text else shown[:-1] + "…")
 
 
 class _Short(reprlib.Repr):
@@ -102,10 +102,10 @@ def _kind_of(x: Variable) -> str:
 
 
 def _function_text(f: Function) -> str:
-    given = _first([repr(x.spec) for x in f.inputs])
+    inputs = _first([repr(x.spec) for x in f.inputs])
     arguments = [f"{name}={value_text(value)}" for name, value in f.args.items()]
     # A loop may have many results: a stack of each value in its body.
-    return f"<{f.op.type_name}({', '.join([*given, *arguments])}) -> {', '.join(_first(list(map(repr, f.specs))))}>"
+    return f"<{f.op.type_name}({', '.join([*inputs, *arguments])}) -> {', '.join(_first(list(map(repr, f.specs))))}>"
 
 
 provide(Variable, {"__repr__": _variable_text})

@@ -82,17 +82,17 @@ class _Stepper:
         if known is None:
             f = self._owner
             assert isinstance(f.op, ControlOp)
-            (names,) = [each.inputs for each in f.op.within(f.arguments, len(f.inputs)) if each.role == role]
+            (names,) = [within.inputs for within in f.op.within(f.arguments, len(f.inputs)) if within.role == role]
             known = self._graphs[id(body)] = body, _graph_of(body, names, f.context)
         trail = (*self._trail, Step(self._owner, role, number))
         values: list[MarkedArray] = []
         for f, (_, _, ins) in zip(known[1].functions, body.steps, strict=True):
-            given = body.picked(inputs, values, ins)
+            operands = body.picked(inputs, values, ins)
             if isinstance(f.op, ControlOp):  # recursion as deep as the user's nesting of loops
-                values += f.op.run_in_steps(f.arguments, given, _Stepper(f, self._checker, trail, self._graphs))
+                values += f.op.run_in_steps(f.arguments, operands, _Stepper(f, self._checker, trail, self._graphs))
                 continue
-            results = results_of(f, [x.array for x in given])
-            values += map(MarkedArray, results, self._checker.marks(f, given, results, trail))
+            results = results_of(f, [x.array for x in operands])
+            values += map(MarkedArray, results, self._checker.marks(f, operands, results, trail))
         return values
 
     def array(self, x: MarkedArray) -> Any:
@@ -121,7 +121,7 @@ def run_in_steps(f: Function, inputs: Sequence[MarkedArray], checker: Checker) -
         checker: Marks what each function computes.
     """
     assert isinstance(f.op, ControlOp)
-    made = f.op.run_in_steps(f.arguments, inputs, _Stepper(f, checker, (), {}))
+    outputs = f.op.run_in_steps(f.arguments, inputs, _Stepper(f, checker, (), {}))
     device = None if f.context is None else f.context.device
     with x64_if(any([spec.needs_x64 for spec in f.specs])):
-        return [MarkedArray(jax.device_put(y.array, device), y.mark) for y in made]
+        return [MarkedArray(jax.device_put(y.array, device), y.mark) for y in outputs]

@@ -92,10 +92,10 @@ class CheckedFunction:
         self.point: Arrays = [np.array(x.d) for x in self.moving]
 
     def _weights(
-        self, k: int, level: list[Variable], given: Sequence[Sequence[Any] | None], rng: np.random.Generator
+        self, k: int, level: list[Variable], weights_of_user: Sequence[Sequence[Any] | None], rng: np.random.Generator
     ) -> Arrays:
         """Random weights for the quantities of order `k`."""
-        chosen = given[k] if k < len(given) else None
+        chosen = weights_of_user[k] if k < len(weights_of_user) else None
         name = ("y_grad", "x_grad_grad")[k] if k < 2 else ""
         weights = [weights_away_from_zero(rng, y.shape).astype(y.dtype) for y in level]
         if chosen is not None:
@@ -146,10 +146,10 @@ def weights_away_from_zero(rng: np.random.Generator, shape: tuple[int, ...]) -> 
 
 
 def _leaf(x: Any, dtype: Any) -> Variable:
-    given = x.d if isinstance(x, Variable) else x
-    leaf = Variable.from_numpy_array(given, dtype=getattr(given, "dtype", None))
+    data = x.d if isinstance(x, Variable) else x
+    leaf = Variable.from_numpy_array(data, dtype=getattr(data, "dtype", None))
     if dtype is not None and leaf.spec.differentiable:
-        leaf = Variable.from_numpy_array(np.asarray(given).astype(dtype), dtype=dtype)
+        leaf = Variable.from_numpy_array(np.asarray(data).astype(dtype), dtype=dtype)
     leaf.need_grad = leaf.spec.differentiable
     return leaf
 

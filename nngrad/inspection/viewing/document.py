@@ -100,14 +100,14 @@ def _column(values: Iterable[Any]) -> Any:
 def _shapes(described: Description) -> list[str]:
     """For each node, shapes and dtypes of the outputs that are read."""
     known: dict[tuple[tuple[Spec, ...], tuple[bool, ...]], str] = {}
-    found = []
+    shapes = []
     for i, (specs, results) in enumerate(zip(described.specs, described.results, strict=True)):
         key = specs, tuple([name != "" for name in results])
         text = known.get(key)
         if text is None:
             text = known[key] = described.shape(i)
-        found.append(text)
-    return found
+        shapes.append(text)
+    return shapes
 
 
 def _arguments(described: Description) -> list[str]:
@@ -125,8 +125,8 @@ def _texts_of(locations: Sequence[SourceLocation | None]) -> list[str]:
 
 def _ops(described: Description) -> dict[str, dict[str, str]]:
     """For each op that occurs, or whose rule was called, the rule's formula and its docstring's first sentence."""
-    found = {op.name: op for op in (*dict.fromkeys(described.ops), *dict.fromkeys(described.rules)) if op is not None}
-    return {name: {"formula": formula_of(op), "summary": _first_sentence(op.__doc__)} for name, op in found.items()}
+    known = {op.name: op for op in (*dict.fromkeys(described.ops), *dict.fromkeys(described.rules)) if op is not None}
+    return {name: {"formula": formula_of(op), "summary": _first_sentence(op.__doc__)} for name, op in known.items()}
 
 
 def _first_sentence(doc: str | None) -> str:

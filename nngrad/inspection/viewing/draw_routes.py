@@ -69,7 +69,7 @@ def routes_of(picture: Picture) -> list[Route]:
     _straighten(picture)
     ways = [_way(picture, arrow, ends) for arrow in picture.arrows]
     ports = _ports(picture, ways)
-    return [_route(picture, *each) for each in zip(picture.arrows, ways, ports, strict=True)]
+    return [_route(picture, *planned) for planned in zip(picture.arrows, ways, ports, strict=True)]
 
 
 def _way(picture: Picture, arrow: tuple[int, int], ends: Mapping[tuple[int, int], tuple[Box, Box]]) -> _Way:

@@ -53,7 +53,7 @@ def intervals_of(described: Description, rows: Sequence[Sequence[int]]) -> list[
     """
     known: dict[Any, int] = {}
     scopes: dict[tuple[int, int], str] = {}
-    found: list[Interval] = []
+    intervals: list[Interval] = []
     opened: list[tuple[str, list[_Item]]] = [("", [])]
     parts = {scope: tuple(scope.split("/")) if scope else () for scope in set(described.scopes)}
     paths = [common_path({parts[described.scopes[i]] for i in row}) if len(row) > 1 else parts[described.scopes[row[0]]]
@@ -64,7 +64,7 @@ def intervals_of(described: Description, rows: Sequence[Sequence[int]]) -> list[
         same = len(path if path == before else common_path({before, path}))
         while len(opened) > same + 1:
             name, items = opened.pop()
-            found += _blocks(described, rows, items)
+            intervals += _blocks(described, rows, items)
             span = items[0][1], n - 1
             inner = scopes.get(span)  # a scope that contains nothing but another one is merged with it
             scopes[span] = name if inner is None else f"{name}/{inner}"
@@ -72,8 +72,8 @@ def intervals_of(described: Description, rows: Sequence[Sequence[int]]) -> list[
         opened += [(name, []) for name in path[same:]]
         functions = [known.setdefault((described.ops[i], described.specs[i]), len(known)) for i in row]
         opened[-1][1].append((known.setdefault((None, *sorted(functions)), len(known)), n, n))
-    found += _blocks(described, rows, opened[0][1][:-1])
-    return [*found, *[Interval("scope", name, *span) for span, name in scopes.items()]]
+    intervals += _blocks(described, rows, opened[0][1][:-1])
+    return [*intervals, *[Interval("scope", name, *span) for span, name in scopes.items()]]
 
 
 def _filled(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -94,9 +94,9 @@ def _filled(paths: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 def _blocks(described: Description, rows: Sequence[Sequence[int]], items: Sequence[_Item]) -> list[Interval]:
     """The repeated blocks in a scope."""
-    found: list[Interval] = []
+    blocks: list[Interval] = []
     if len(items) < _LEAST_REPETITIONS:
-        return found
+        return blocks
     taken = bytearray(len(items))
     for stretch in stretches_of([label for label, _, _ in items], _LEAST_REPETITIONS):
         period = stretch.period
@@ -106,11 +106,11 @@ def _blocks(described: Description, rows: Sequence[Sequence[int]], items: Sequen
             if members[-1][2] - members[0][1] + 1 < _LEAST_ROWS:
                 continue
             taken[start : start + times * period] = b"\1" * (times * period)
-            each = [(members[k * period][1], members[(k + 1) * period - 1][2]) for k in range(times)]
-            words = [described.op_name(i) for row in rows[each[0][0] : each[0][1] + 1] for i in row]
+            spans = [(members[k * period][1], members[(k + 1) * period - 1][2]) for k in range(times)]
+            words = [described.op_name(i) for row in rows[spans[0][0] : spans[0][1] + 1] for i in row]
             few = words if len(words) <= _MOST_WORDS else [*words[: _MOST_WORDS - 1], "…", words[-1]]
             name = ", ".join(few).replace(", …, ", " … ")
-            found.append(Interval("block", name, members[0][1], members[-1][2], times))
-            found += [Interval("repetition", f"{k + 1} of {times}", *span)
-                      for k, span in enumerate(each if period > 1 else ())]  # fmt: skip
-    return found
+            blocks.append(Interval("block", name, members[0][1], members[-1][2], times))
+            blocks += [Interval("repetition", f"{k + 1} of {times}", *span)
+                      for k, span in enumerate(spans if period > 1 else ())]  # fmt: skip
+    return blocks

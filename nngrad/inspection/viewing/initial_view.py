@@ -37,17 +37,17 @@ def initial_view(laid: PageLayout) -> InitialView:
         repetitions = children.get(i, [])
         if group.kind == "block" and len(repetitions) == group.times:
             _enclose(groups, repetitions[1:], f"{group.times - 1} more", group.times - 1)
-    own = [0] * len(groups)
+    direct = [0] * len(groups)
     nodes = laid.group
     for i in nodes:
-        own[i] += i >= 0
-    sizes = own[:]
+        direct[i] += i >= 0
+    sizes = direct[:]
     for i in reversed(range(len(laid.groups))):
         if laid.groups[i].parent >= 0:
             sizes[laid.groups[i].parent] += sizes[i]
     holder = _holders(groups)
     loose = nodes.count(-1)
-    if loose + _boxes(holder, own) > SMALL and len(nodes) < WHOLE:
+    if loose + _boxes(holder, direct) > SMALL and len(nodes) < WHOLE:
         closing = [i for i, group in enumerate(laid.groups) if group.kind != "order" and sizes[i] > 1]
         wrapped = groups
         for size in sorted({sizes[i] for i in closing}):
@@ -55,7 +55,7 @@ def initial_view(laid: PageLayout) -> InitialView:
             for i in chosen:
                 _enclose(wrapped, [i], _title(laid.groups, children, i), groups[i].times)
             holder = _holders(wrapped)
-            if loose + _boxes(holder, own) <= MOST:
+            if loose + _boxes(holder, direct) <= MOST:
                 break
         groups = wrapped
     return InitialView(groups, holder)
@@ -91,7 +91,7 @@ def _holders(groups: Sequence[Group]) -> list[int]:
     return holders
 
 
-def _boxes(holders: Sequence[int], own: Sequence[int]) -> int:
+def _boxes(holders: Sequence[int], counts: Sequence[int]) -> int:
     """The number of visible boxes: nodes in open groups, and collapsed groups."""
-    seen = list(zip(holders, own, strict=False))
+    seen = list(zip(holders, counts, strict=False))
     return sum([count for holder, count in seen if holder < 0]) + len({h for h, count in seen if h >= 0 and count})

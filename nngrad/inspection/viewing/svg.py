@@ -49,10 +49,10 @@ def shortened(text: str, size: float, width: float, bold: bool = False) -> str:
     return _cut(text, low)
 
 
-def _cut(text: str, kept: int) -> str:
+def _cut(text: str, most: int) -> str:
     """The beginning and the end of a text, together `kept` characters, around an ellipsis."""
-    end = kept // 2
-    return f"{text[: kept - end].rstrip()}…{text[len(text) - end :].lstrip()}"
+    end = most // 2
+    return f"{text[: most - end].rstrip()}…{text[len(text) - end :].lstrip()}"
 
 
 _NO_CHARACTERS = re.compile(
