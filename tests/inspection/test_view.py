@@ -396,7 +396,7 @@ def test_the_built_page_has_one_place_for_a_document_and_loads_nothing() -> None
         (("y", "a.dot"), ValueError, r"path: must end in '\.html', got 'a\.dot'; the page itself exports DOT"),
         (("y", 3), TypeError, "path: expected the path of a file, got 3"),
         (("y", None, {"title": 3}), TypeError, "title: expected a str, got 3"),
-        (("y", None, {"values": 1}), TypeError, "values: expected True or False, got 1"),
+        (("y", None, {"values": 2}), TypeError, "values must be True or False, got 2"),
         (("y", None, {"parameters": []}), TypeError, "parameters"),
     ],
 )  # fmt: skip
