@@ -33,8 +33,6 @@ class Shown(NamedTuple):
     name: str
     what: str
     build: Callable[[bool], Graph]
-    left_out: tuple[str, ...] = ()
-    """Passes that are left out on both sides, since they would see to it."""
     saves_memory: bool = False
     """Whether it is memory that the pass saves, and not time."""
 
@@ -46,20 +44,18 @@ def graph_of(arrays: Arrays, loss: Callable[..., V]) -> Graph:
     return [y, *nn.grad(y, leaves)], leaves
 
 
-def convolutional(penalty: bool, smoke: bool) -> Graph:
-    """Four convolutions with maxima over 2x2 windows; two with windows that overlap and a penalty on the gradient."""
+def convolutional(smoke: bool) -> Graph:
+    """Four convolutions with maxima over 2x2 windows."""
     rng = np.random.default_rng(0)
-    width, size, batch = (4, 16, 2) if smoke else (32, 64 if penalty else 32, 16)
-    maps = [3, *[width] * (1 if smoke or penalty else 3)]
+    width, size, batch = (4, 16, 2) if smoke else (32, 32, 16)
+    maps = [3, *[width] * (1 if smoke else 3)]
     kernels = [normal(rng, width, m, 3, 3, scale=(9 * m) ** -0.5) for m in maps]
-    window, stride, pad = ((3, 3), (2, 2), (1, 1)) if penalty else ((2, 2), (2, 2), (0, 0))
 
     def loss(x: V, *ws: V) -> V:
         h = x
         for w in ws:
-            h = F.max_pooling(F.relu(F.convolution(h, w, pad=(1, 1))), window, stride, pad=pad)
-        y = F.sum(h * h)
-        return y + F.sum(nn.grad(y, x)[0] ** 2) if penalty else y
+            h = F.max_pooling(F.relu(F.convolution(h, w, pad=(1, 1))), (2, 2), (2, 2))
+        return F.sum(h * h)
 
     return graph_of([normal(rng, batch, 3, size, size), *kernels], loss)
 
@@ -103,15 +99,10 @@ def checkpointed(smoke: bool) -> Graph:
     return graph_of([normal(rng, batch, width), *dense_weights(rng, "f", *[width] * (count + 1))], loss)
 
 
-def recurrent(steps: int, penalty: bool, smoke: bool) -> Graph:
-    """An LSTM that is written out, perhaps with a penalty on its gradient."""
+def recurrent(steps: int, smoke: bool) -> Graph:
+    """An LSTM that is written out."""
     arrays = of_recurrent(steps, *((4, 2) if smoke else (64, 16)))
-
-    def loss(x: V, *weights: V) -> V:
-        y = nngrad_recurrent(list(weights), x)
-        return y + F.sum(nn.grad(y, x)[0] ** 2) if penalty else y
-
-    return graph_of([arrays.x, *arrays.weights], loss)
+    return graph_of([arrays.x, *arrays.weights], lambda x, *weights: nngrad_recurrent(list(weights), x))
 
 
 def waves(smoke: bool) -> Graph:
@@ -139,17 +130,14 @@ def pendulums(smoke: bool) -> Graph:
 
 
 GRAPHS = (
-    Shown("channels_last", "convolutional network", partial(convolutional, False)),
-    Shown("substitute", "maxima over windows that overlap, penalty", partial(convolutional, True)),
+    Shown("channels_last", "convolutional network", convolutional),
     Shown("substitute", "vectors of places", embedded),
     Shown("substitute", "modulated convolution of 8 samples", partial(grouped, 1, 128, 8)),
     Shown("substitute", "depthwise convolution", partial(grouped, 8, 32, 32)),
     Shown("substitute", "32 layers in checkpoints", checkpointed, saves_memory=True),
-    Shown("roll", "LSTM of 60 steps", partial(recurrent, 60, False)),
+    Shown("roll", "LSTM of 60 steps", partial(recurrent, 60)),
     Shown("sine_once", "network of sines, second derivatives", waves),
     Shown("sine_once", "Jacobian of a collocation", pendulums),
-    Shown("sum_once", "LSTM of 7 steps, penalty", partial(recurrent, 7, True)),
-    Shown("sum_once", "LSTM of 60 steps, not rolled", partial(recurrent, 60, False), ("roll",)),
 )
 
 
@@ -174,8 +162,8 @@ def cases(smoke: bool) -> Iterable[Case]:
     here = {each.name for each in all_passes() if each.platform == jax.default_backend()}
     for shown in [shown for shown in GRAPHS if shown.name in here and not (smoke and "60" in shown.what)]:
         ways = {
-            "with it": partial(step_of, shown.build, shown.left_out, smoke),
-            "without it": partial(step_of, shown.build, (*shown.left_out, shown.name), smoke),
+            "with it": partial(step_of, shown.build, (), smoke),
+            "without it": partial(step_of, shown.build, (shown.name,), smoke),
         }
         measures = ("temporaries",) if shown.saves_memory else ("time", "first result")
         yield Case(f"{shown.name}: {shown.what}", ways, measures=measures)

@@ -109,8 +109,8 @@ def grad(
         stop_gradients: Variables to treat as constants: gradients may end at them (as inputs), but do not
             pass them. The result is then a partial derivative.
         recompute: Which forward values the gradients recompute, so that they need not be kept: 'sqrt',
-            'auto', `nn.MemoryBudget(bytes)`, `nn.Segments(levels)`, `nn.LeastMemory(extra)`, a predicate on a
-            Function, or a list of the Variables to keep. None follows the graph: what was built within
+            'auto', `nn.MemoryBudget(bytes)`, `nn.Segments(levels)`, `nn.LeastMemory(extra)`, or a
+            predicate on a Function. None follows the graph: what was built within
             `nn.recompute()`, and the settings of gradients in it. False keeps all. With a policy, a few graphs are
             compiled here, to choose the one that takes the least memory. See docs/memory.md.
     Returns:

@@ -15,8 +15,6 @@ import jax
 from jax import lax
 
 from ..extend import Array, Block, Call, Op, op
-from ..functions.convolution import convolve_filter_grad
-from .convolutions import is_by_elements
 from .facts import CHANNELS_LAST, first_order, last_order, to_shape
 
 
@@ -84,12 +82,11 @@ class _Layouts:
         return tuple([changed.get(n, a) for n, a in zip(op.argument_names, arguments, strict=True)])
 
     def _is_convolution(self, call: Call) -> bool:
-        """Whether a call is a convolution that is worth transposing for."""
+        """True for a convolution that is worth transposing for; those in groups take either layout."""
         if not call.op.heavy or self._arguments[call.outs] is None:
             return False
-        named = call.op.named(call.arguments)
-        weight = named["shape"] if call.op is convolve_filter_grad else self._specs[call.ins[1]].shape
-        return not is_by_elements(weight, named)
+        in_one_group: bool = call.op.named(call.arguments).get("group", 1) == 1
+        return in_one_group
 
     def _wanted_last(self) -> set[int]:
         """The values that convolutions depend on without any function between that would have to transpose them."""
@@ -101,7 +98,7 @@ class _Layouts:
         return wanted
 
     def _moves(self, call: Call) -> bool:
-        """Whether a call that can be computed with channels last should be."""
+        """True for a call that should be computed with channels last; it can be."""
         (first, *_), ndim = call.ins or (0,), self._specs[call.outs[0]].ndim
         if self._is_convolution(call):
             return True
@@ -119,7 +116,7 @@ class _Layouts:
         return to_last < to_first or (to_last == to_first and not self._wanted.isdisjoint(call.outs))
 
     def _is_repeated(self, i: int) -> bool:
-        """Whether a value is a constant or broadcast, so that XLA transposes it for free."""
+        """True for a constant or broadcast value, which XLA transposes for free."""
         call = self._maker.get(i)
         if call is None:
             return False

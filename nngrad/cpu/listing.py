@@ -70,17 +70,15 @@ class Listing:
 
     def coordinate(self, i: int) -> Coordinate:
         """The position of a value."""
-        found = self._coordinates.get(i)
-        if found is None:
+        if i not in self._coordinates:
             if i in self.taken:
-                found = Coordinate(*self.taken[i])
+                self._coordinates[i] = Coordinate(*self.taken[i])
             elif i in self.position:
                 n, k = self.position[i]
-                found = Coordinate(k, n)
+                self._coordinates[i] = Coordinate(k, n)
             else:
-                found = Coordinate((i,), 0)
-            self._coordinates[i] = found
-        return found
+                self._coordinates[i] = Coordinate((i,), 0)
+        return self._coordinates[i]
 
     def labels(self) -> list[int]:
         """Equal numbers for calls that do the same to arrays of the same shapes."""
@@ -103,7 +101,7 @@ class Listing:
 
 
 def is_long_sum(call: Call) -> bool:
-    """Whether a call may add up one array per step of a recurrence."""
+    """True for a call that may add up one array per step of a recurrence."""
     return call.op.linear == "together" and call.op.fold is not None and len(call.ins) >= LEAST
 
 
@@ -136,18 +134,18 @@ def _parts(
     alike = Counter([(call.op, call.arguments) for call, *_ in taking])
     for call, numbers, keys, source in taking:
         ways.update(zip(numbers, _ways(call, keys, source, specs), strict=True))
-    for each in ways.values():
-        for window, place in each:
+    for choices in ways.values():
+        for window, place in choices:
             places.setdefault(window, set()).add(place)
-    found: dict[int, tuple[Window, int]] = {}
+    parts: dict[int, tuple[Window, int]] = {}
     for call, numbers, _, _ in taking:
         least = max(LEAST, alike[call.op, call.arguments] + 1)
         chosen = {
             i: max(ways[i], key=lambda way: len(places[way[0]]), default=None) for i in numbers
         }
         if all([way is not None and len(places[way[0]]) >= least for way in chosen.values()]):
-            found.update({i: way for i, way in chosen.items() if way is not None})
-    return found
+            parts.update({i: way for i, way in chosen.items() if way is not None})
+    return parts
 
 
 def opened(key: tuple[Any, ...]) -> Iterator[tuple[int, int, tuple[Any, ...], int]]:

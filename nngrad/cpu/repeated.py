@@ -15,7 +15,7 @@ from jax import lax
 
 from ..extend import Array, Op, RolledLoop, Spec, Static, op, spec_of
 from .listing import Listing, Window
-from .repetitions import AlongSteps, Before, Each, Read, Repetition, Same, Slices, StepValue
+from .repetitions import AlongSteps, Before, Read, Repetition, Same, Slices, StepValue
 
 
 class AxisPart(NamedTuple):
@@ -74,9 +74,9 @@ class Repeated(RolledLoop):
         """The number of functions in each step, apart from those that move parts of arrays."""
         return sum([op not in MOVING for op, _, _ in self.steps])
 
-    def results(self, given: tuple[Spec, ...]) -> tuple[Spec, ...]:
+    def results(self, inputs: tuple[Spec, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output: the last carries, last values, totals and stacks."""
-        carried = given[self.same : self.same + len(self.after)]
+        carried = inputs[self.same : self.same + len(self.after)]
         n = len(self.last)
         stacks = [spec_of((self.length, *spec.shape), spec.dtype) for spec in self.specs[n:]]
         return (*carried, *self.specs[:n], *[total.spec for total in self.totals], *stacks)
@@ -85,10 +85,10 @@ class Repeated(RolledLoop):
 class _LoopOfSteps(Op):
     """An op that derives the shapes of its outputs from its arguments."""
 
-    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+    def result_specs(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
         (loop,) = arguments
-        results: tuple[Spec, ...] = loop.results(given)
+        results: tuple[Spec, ...] = loop.results(inputs)
         return results
 
 
@@ -107,56 +107,44 @@ def _loop_of_steps(*x: Array, loop: Static) -> tuple[jax.Array, ...]:
 
     def step(carry: Any, _: tuple[()]) -> Any:
         t, handed, _, totals = carry
-        given = (*same, *handed, *[part.of(array, t) for part, array in zip(loop.parts, sources, strict=True)])
-        values = loop.values(given)
+        inputs = (*same, *handed, *[part.of(array, t) for part, array in zip(loop.parts, sources, strict=True)])
+        values = loop.values(inputs)
 
         def value(i: int) -> Any:
-            return given[i] if i >= 0 else values[~i]
+            return inputs[i] if i >= 0 else values[~i]
 
         after = (
             lax.add(t, jnp.int32(1)),
             tuple(map(value, loop.after)),
             tuple(map(value, loop.last)),
             tuple([
-                _added(each, total, value(each.value), t, loop.length)
-                for each, total in zip(loop.totals, totals, strict=True)
+                _added(added, total, value(added.value), t, loop.length)
+                for added, total in zip(loop.totals, totals, strict=True)
             ]),
         )
         return after, tuple(map(value, loop.stacked))
 
     last = tuple([lax.full(s.shape, 0, s.dtype) for s in loop.specs[: len(loop.last)]])
-    totals = tuple([lax.full(each.spec.shape, 0, each.spec.dtype) for each in loop.totals])
+    totals = tuple([lax.full(added.spec.shape, 0, added.spec.dtype) for added in loop.totals])
     first = jnp.int32(0), tuple(start), last, totals
     (_, handed, last, totals), stacks = lax.scan(step, first, (), length=loop.length)
     return (*handed, *last, *totals, *stacks)
 
 
-def _added(each: Total, total: Any, value: Any, t: Any, length: int) -> Any:
+def _added(total: Total, sum_: Any, value: Any, t: Any, length: int) -> Any:
     """The total after a step."""
-    before = total if each.part is None else each.part.of(total, t)
+    before = sum_ if total.part is None else total.part.of(sum_, t)
     after = lax.add(before, value)
-    if each.first > 0 or each.end < length:
-        counts = lax.bitwise_and(lax.ge(t, jnp.int32(each.first)), lax.lt(t, jnp.int32(each.end)))
+    if total.first > 0 or total.end < length:
+        counts = lax.bitwise_and(lax.ge(t, jnp.int32(total.first)), lax.lt(t, jnp.int32(total.end)))
         after = lax.select(lax.broadcast(counts, after.shape), after, before)
-    if each.part is None:
+    if total.part is None:
         return after
-    return lax.dynamic_update_slice_in_dim(total, after, each.part.place(t), each.part.axis)
+    return lax.dynamic_update_slice_in_dim(sum_, after, total.part.place(t), total.part.axis)
 
 
 _loop_of_steps.__name__ = "loop_of_steps"
 loop_of_steps = _LoopOfSteps(_loop_of_steps, type_name="LoopOfSteps", multiple_results=True)
-
-
-@op(fuses="moving")
-def entry(x: Array, /, index: int) -> jax.Array:
-    """One entry of a stack."""
-    return lax.index_in_dim(x, index, keepdims=False)
-
-
-@op
-def stack_of(*x: Array) -> jax.Array:
-    """Stack arrays of one shape and dtype along a new first axis."""
-    return lax.concatenate([lax.expand_dims(each, (0,)) for each in x], 0)
 
 
 @op(fuses="moving")
@@ -191,7 +179,7 @@ MOVING = frozenset({part_of, put_at})
 """Ops that take parts of arrays for the steps of a loop, or put them there."""
 
 
-Outside = AlongSteps | Slices | Each
+Outside = AlongSteps | Slices
 """Reads of an array, a part at each step."""
 
 
@@ -216,12 +204,12 @@ class RolledSteps:
 
     Args:
         listing: All calls.
-        each: The repetition.
+        repetition: The repetition.
     """
 
-    def __init__(self, listing: Listing, each: Repetition) -> None:
-        self._listing, self._each = listing, each
-        reads = list({read: None for reads in each.reads for read in reads})
+    def __init__(self, listing: Listing, repetition: Repetition) -> None:
+        self._listing, self._repetition = listing, repetition
+        reads = list({read: None for reads in repetition.reads for read in reads})
         self.same = list({read.number: None for read in reads if isinstance(read, Same)})
         """The numbers in the program of the values that are the same at each step."""
         self.handed = list({
@@ -239,10 +227,10 @@ class RolledSteps:
         self._numbers.update({before: first + k for k, before in enumerate(self.handed)})
         for k, read in enumerate(self.outside):
             self._numbers[read] = self._read(read, first + len(self.handed) + k)
-        for j, reads_of_call in enumerate(each.reads):
-            call = listing.calls[each.start + j]
-            made = self._add(call.op, call.arguments, [self._numbers[read] for read in reads_of_call], len(call.outs))
-            self._numbers.update({Before(StepValue(j, k), ()): made - k for k in range(len(call.outs))})
+        for j, reads_of_call in enumerate(repetition.reads):
+            call = listing.calls[repetition.start + j]
+            number = self._add(call.op, call.arguments, [self._numbers[read] for read in reads_of_call], len(call.outs))
+            self._numbers.update({Before(StepValue(j, k), ()): number - k for k in range(len(call.outs))})
 
     def number(self, read: Read) -> int:
         """The number of a value in the loop."""
@@ -250,8 +238,8 @@ class RolledSteps:
 
     def in_block(self, place: StepValue, step: int) -> int:
         """The number of a value in the program at a step."""
-        each = self._each
-        return self._listing.calls[each.start + step * each.period + place.call].outs[place.output]
+        repetition = self._repetition
+        return self._listing.calls[repetition.start + step * repetition.period + place.call].outs[place.output]
 
     def spec(self, place: StepValue) -> Spec:
         """Shape and dtype of a value."""
@@ -273,7 +261,7 @@ class RolledSteps:
         after = [self.number(Before(before.place, before.starts[1:])) for before in self.handed]
         specs = [self.spec(place) for place in [*last, *[before.place for before in stacked]]]
         return Repeated(
-            tuple(self._steps), self._each.length, len(self.same), tuple(after), tuple(self._parts),
+            tuple(self._steps), self._repetition.length, len(self.same), tuple(after), tuple(self._parts),
             tuple([self.number(Before(place, ())) for place in last]), tuple(totals),
             tuple([self.number(before) for before in stacked]), tuple(specs),
         )  # fmt: skip
@@ -291,8 +279,7 @@ class RolledSteps:
             key, part = _moving(read.window, read.first, read.stride)
             self._parts.append(part)
             return self._add(part_of, (key,), [number])
-        first, stride = (read.first, read.stride) if isinstance(read, AlongSteps) else (0, 1)
-        self._parts.append(AxisPart(0, first, stride, 1))
+        self._parts.append(AxisPart(0, read.first, read.stride, 1))
         return self._add(part_of, ((0,),), [number])
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from .listing import Listing, Window
 from .stretches import Stretch, stretches_of
-from .thresholds import LEAST, MOST_BEFORE, MOST_BYTES_STACKED, TRIALS
+from .thresholds import LEAST, MOST_BEFORE, TRIALS
 
 
 class StepValue(NamedTuple):
@@ -56,13 +56,7 @@ class Slices(NamedTuple):
     stride: int
 
 
-class Each(NamedTuple):
-    """A read of an arbitrary value at each step."""
-
-    numbers: tuple[int, ...]
-
-
-Read = Same | Before | AlongSteps | Slices | Each
+Read = Same | Before | AlongSteps | Slices
 
 
 class Repetition(NamedTuple):
@@ -93,26 +87,26 @@ def regular_stretches(listing: Listing) -> list[Stretch]:
     regular: list[Stretch] = []
     for stretch in stretches_of(listing.labels(), LEAST):
         for start, end in stretch.free_parts(taken, LEAST):
-            for each in _regular(listing, Stretch(start, end, stretch.period)):
-                regular.append(each)
-                taken[each.start : each.end] = b"\1" * (each.end - each.start)
+            for part in _regular(listing, Stretch(start, end, stretch.period)):
+                regular.append(part)
+                taken[part.start : part.end] = b"\1" * (part.end - part.start)
     return sorted(regular)
 
 
 def repetitions_of(listing: Listing, stretches: Iterable[Stretch]) -> dict[Stretch, Repetition]:
     """The repetitions in stretches of a listing, in order."""
-    found: dict[Stretch, Repetition] = {}
+    repetitions: dict[Stretch, Repetition] = {}
     waiting = sorted(stretches, reverse=True)
     while waiting:
         stretch = waiting.pop()
-        before = sorted([each for each in found.values() if each.end <= stretch.start])
+        before = sorted([other for other in repetitions.values() if other.end <= stretch.start])
         repetition = _RepetitionFinder(listing, before).repetition(stretch)
         if repetition is not None:
-            found[stretch] = repetition
+            repetitions[stretch] = repetition
             for start, end in ((repetition.end, stretch.end), (stretch.start, repetition.start)):
                 if 2 * stretch.period * LEAST <= end - start:
                     waiting.append(Stretch(start, end, stretch.period))
-    return dict(sorted(found.items(), key=lambda item: item[1].start))
+    return dict(sorted(repetitions.items(), key=lambda item: item[1].start))
 
 
 def _regular(listing: Listing, stretch: Stretch) -> Iterator[Stretch]:
@@ -121,10 +115,10 @@ def _regular(listing: Listing, stretch: Stretch) -> Iterator[Stretch]:
     links = [listing.links(n, period) for n in range(start, end - period)]
     even = [a == b for a, b in zip(links, links[period:], strict=False)]
     first, done = None, start
-    for i, each in enumerate([*even, False]):
-        if each and first is None:
+    for i, is_even in enumerate([*even, False]):
+        if is_even and first is None:
             first = i
-        elif not each and first is not None:
+        elif not is_even and first is not None:
             if i - first >= (LEAST - 2) * period:
                 low, high = max(done, start + first - 2 * period), min(end, start + i + 4 * period)
                 if high - low >= LEAST * period:
@@ -245,7 +239,7 @@ class _RepetitionFinder:
         family, stride = at[middle].family, at[middle].place - at[middle - 1].place
         first = at[middle].place - middle * stride
         if at[middle - 1].family != family:
-            return self._each(start, end, numbers)
+            raise _Uneven(middle)
         if isinstance(family, Window):
             for t in _from_the_middle(count):
                 if at[t] != (family, first + t * stride):
@@ -256,7 +250,7 @@ class _RepetitionFinder:
             along = self._along(family, first, stride, numbers)
             if along is not None:
                 return along
-        return self._each(start, end, numbers)
+        raise _Uneven(middle)  # perhaps one half is even
 
     def _along(self, output: int, first: int, stride: int, numbers: list[int]) -> AlongSteps | None:
         """The read of another repetition's values, or None."""
@@ -286,13 +280,6 @@ class _RepetitionFinder:
         if starts and max(begin, begin + (count - 1) * steps) == other.length - 1:
             raise _Uneven(0 if begin == -1 else count - 1)  # a single stack cannot have both
         return AlongSteps(other.start, Before(place, starts), begin + len(starts), steps)
-
-    def _each(self, start: int, end: int, numbers: list[int]) -> Each:
-        if self._listing.specs[numbers[0]].nbytes > MOST_BYTES_STACKED:
-            raise _Uneven(len(numbers) // 2)  # perhaps one half is even
-        for i in set(numbers):
-            self._check_source(i, start, end)
-        return Each(tuple(numbers))
 
 
 def _from_the_middle(count: int) -> list[int]:

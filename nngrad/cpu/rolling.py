@@ -24,11 +24,10 @@ from ..extend import (
     operands_first,
 )
 from .listing import Listing, is_long_sum
-from .repeated import Added, Outside, RolledSteps, entry, loop_of_steps, stack_of
+from .repeated import Added, Outside, RolledSteps, loop_of_steps, part_of
 from .repetitions import (
     AlongSteps,
     Before,
-    Each,
     Repetition,
     Same,
     Slices,
@@ -43,25 +42,25 @@ def with_recurrences_rolled(block: Block) -> Block:
     """The block with unrolled recurrences rolled into loops; unchanged if there are none."""
     specs = block.spec_by_number
     calls, outputs = block.without_identities()
-    found = _rolled_in(block, Listing(calls, specs, outputs))
-    if len(found.steps) > MOST_LEFT * (found.functions_to_compile - len(found.steps)):
-        # In the given order, unrelated calls may stand between the calls of a step, and steps of one recurrence between
-        # those of another.
-        again = _rolled_in(block, Listing(Call.late(calls, outputs), specs, outputs))
-        found = min(found, again, key=attrgetter("functions_to_compile"))
-    return found
+    rolled = _rolled_in(block, Listing(calls, specs, outputs))
+    if len(rolled.steps) > MOST_LEFT * (rolled.functions_to_compile - len(rolled.steps)):
+        # In the block's order, unrelated calls may stand between the calls of a step, and steps of one recurrence
+        # between those of another.
+        later = _rolled_in(block, Listing(Call.late(calls, outputs), specs, outputs))
+        return min(rolled, later, key=attrgetter("functions_to_compile"))
+    return rolled
 
 
 def _rolled_in(block: Block, listing: Listing) -> Block:
-    """The block with the loops found in a listing of its calls."""
+    """The block with the loops of a listing of its calls."""
     stretches = regular_stretches(listing)
     while stretches:
-        found = repetitions_of(listing, stretches)
-        writer = _Writer(block.inputs, listing, list(found.values()))
+        repetitions = repetitions_of(listing, stretches)
+        writer = _Writer(block.inputs, listing, list(repetitions.values()))
         costly = writer.costly()
-        if not costly and found:
+        if not costly and repetitions:
             return writer.rewritten()
-        stretches = [stretch for stretch, each in found.items() if each not in costly]
+        stretches = [stretch for stretch, repetition in repetitions.items() if repetition not in costly]
     return block
 
 
@@ -101,21 +100,21 @@ class _Writer:
         self._inputs, self._listing, self._repetitions = inputs, listing, repetitions
         self._free = min(listing.specs, default=0)
         self._owner: dict[int, int] = {}
-        for index, each in enumerate(repetitions):
-            self._owner.update(dict.fromkeys(range(each.start, each.end), index))
-        self._demands = [_Demand(each) for each in repetitions]
+        for index, repetition in enumerate(repetitions):
+            self._owner.update(dict.fromkeys(range(repetition.start, repetition.end), index))
+        self._demands = [_Demand(repetition) for repetition in repetitions]
         self._wanted: set[int] = set()
         """The values that are read individually."""
         self._divided: dict[int, tuple[list[int], list[tuple[int, Added, int]]]] = {}
         """For long sums: the operands that stay, and totals with the index of one of their terms."""
-        at = {each.start: index for index, each in enumerate(repetitions)}
+        at = {repetition.start: index for index, repetition in enumerate(repetitions)}
         for n, call in enumerate(listing.calls):
             if n not in self._owner:
                 self._ask_for_operands(call)
-        for each in repetitions:
-            for i in _read_before(each):
+        for repetition in repetitions:
+            for i in _read_before(repetition):
                 self._ask_for(i)
-            for read in {read for reads in each.reads for read in reads}:
+            for read in {read for reads in repetition.reads for read in reads}:
                 if isinstance(read, AlongSteps):
                     self._demands[at[read.repetition]].stacks[read.read] = None
         for i in listing.outputs:
@@ -180,14 +179,13 @@ class _Writer:
         return [demand.repetition for demand in self._demands if not self._pays(demand)]
 
     def _pays(self, demand: _Demand) -> bool:
-        """Whether a loop leaves less to compile, and copies little."""
-        each = demand.repetition
-        saved = (each.length - 1) * each.period
-        loose = {read for reads in each.reads for read in reads if isinstance(read, Each)}
-        at_edges = sum([len(steps) for steps in demand.singles.values()]) + len(loose) * each.length
-        if each.length < LEAST_STEPS:
+        """True where a loop leaves less to compile, and copies little."""
+        repetition = demand.repetition
+        saved = (repetition.length - 1) * repetition.period
+        at_edges = sum([len(steps) for steps in demand.singles.values()])
+        if repetition.length < LEAST_STEPS:
             return False
-        return saved - at_edges >= LEAST_SAVED and at_edges * MOST_AT_THE_EDGES <= each.length * each.period
+        return saved - at_edges >= LEAST_SAVED and at_edges * MOST_AT_THE_EDGES <= repetition.length * repetition.period
 
     # ---------------------------------------------------------------- the block
 
@@ -203,9 +201,9 @@ class _Writer:
         self._totals: dict[tuple[int, Added], int] = {}
         for index, demand in enumerate(self._demands):
             self._write_loop(index, demand)
-        kept = [c for n, c in enumerate(self._listing.calls) if n not in self._owner]
-        kept += [self._listing.maker[i] for i in self._wanted if self._listing.whole(i) != i]
-        for call in kept:
+        others = [c for n, c in enumerate(self._listing.calls) if n not in self._owner]
+        others += [self._listing.maker[i] for i in self._wanted if self._listing.whole(i) != i]
+        for call in others:
             self._calls.append(self._with_totals(call))
         calls = [c._replace(ins=tuple([self._instead.get(i, i) for i in c.ins])) for c in self._calls]
         maker = {i: call for call in calls for i in call.outs}
@@ -236,38 +234,32 @@ class _Writer:
         ins = [*steps.same, *[before.starts[0] for before in steps.handed], *map(self._source, steps.outside)]
         outs = [self._number() for _ in range(len(loop.after) + len(loop.specs) + len(totals))]
         self._calls.append(Call(loop_of_steps, (loop,), tuple(ins), tuple(outs)))
-        made = iter(outs[len(loop.after) :])
+        results = iter(outs[len(loop.after) :])
         for place in last:
-            self._instead[steps.in_block(place, loop.length - 1)] = next(made)
+            self._instead[steps.in_block(place, loop.length - 1)] = next(results)
         for added in demand.totals:
-            self._totals[index, added] = next(made)
+            self._totals[index, added] = next(results)
         for before in stacked:
-            stack = self._stacks[demand.repetition.start, before] = next(made)
+            stack = self._stacks[demand.repetition.start, before] = next(results)
             for step in () if before.starts else demand.singles.get(before.place, ()):
                 i = steps.in_block(before.place, step)
                 self._instead[i] = self._number()
-                self._calls.append(Call(entry, (step,), (stack,), (self._instead[i],)))
+                self._calls.append(Call(part_of, ((step,),), (stack,), (self._instead[i],)))
 
     def _source(self, read: Outside) -> int:
         """The number of the array whose parts are read."""
         if isinstance(read, AlongSteps):
             return self._stacks[read.repetition, read.read]
-        if isinstance(read, Slices):
-            number: int = read.window.source
-            return number
-        number = self._number()
-        self._calls.append(Call(stack_of, (), read.numbers, (number,)))
+        number: int = read.window.source
         return number
 
 
-def _read_before(each: Repetition) -> Iterable[int]:
+def _read_before(repetition: Repetition) -> Iterable[int]:
     """The outside values that a repetition reads individually."""
-    for read in {read: None for reads in each.reads for read in reads}:
+    for read in {read: None for reads in repetition.reads for read in reads}:
         if isinstance(read, Same):
             yield read.number
         elif isinstance(read, Before):
             yield from read.starts
         elif isinstance(read, Slices):
             yield read.window.source
-        elif isinstance(read, Each):
-            yield from read.numbers

@@ -36,7 +36,7 @@ def stretches_of(labels: Sequence[int], least: int) -> list[Stretch]:
         labels: The sequence, with equal numbers for equal elements.
         least: The least number of repetitions.
     """
-    found = []
+    stretches = []
     for period in _periods(labels, least):
         start = None
         same = [a == b for a, b in zip(labels, labels[period:], strict=False)]
@@ -45,9 +45,9 @@ def stretches_of(labels: Sequence[int], least: int) -> list[Stretch]:
                 start = i
             elif not equal and start is not None:
                 if i - start >= (least - 1) * period:
-                    found.append(Stretch(start, i + period, period))
+                    stretches.append(Stretch(start, i + period, period))
                 start = None
-    return sorted(found, key=lambda s: (s.start - s.end + s.period, s.period))
+    return sorted(stretches, key=lambda s: (s.start - s.end + s.period, s.period))
 
 
 def _periods(labels: Sequence[int], least: int) -> list[int]:

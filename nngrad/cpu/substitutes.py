@@ -16,11 +16,9 @@ from jax import lax
 
 from .. import functions as F
 from ..extend import Block, Call, Op, Spec, bodies_in
-from ..functions.arithmetic import floating, widened
+from ..functions.arithmetic import widened
 from ..functions.axes import axes_of
-from ..functions.barriers import computed_once, known_after
-from ..functions.pooling import are_few, first_maxima, gradient_of_maxima
-from ..functions.pooling_windows import windows
+from ..functions.barriers import known_after
 from ..functions.reduction import kept, reduced_count
 from .convolutions import CONVOLUTIONS, Choice, Forward
 from .thresholds import MANY_SUMS, TALL, WRITTEN_ANEW
@@ -64,8 +62,8 @@ def with_ops(block: Block, ops: Iterable[Op], in_body: Callable[[Block], Block])
             return in_body(argument)
         return tuple(map(changed, argument)) if argument.__class__ is tuple and bodies_in(argument) else argument
 
-    given = zip(ops, block.steps, strict=True)
-    steps = tuple([(op, tuple(map(changed, arguments)), ins) for op, (_, arguments, ins) in given])
+    changes = zip(ops, block.steps, strict=True)
+    steps = tuple([(op, tuple(map(changed, arguments)), ins) for op, (_, arguments, ins) in changes])
     return block if steps == block.steps else block.with_steps(steps)
 
 
@@ -73,11 +71,11 @@ def with_ops(block: Block, ops: Iterable[Op], in_body: Callable[[Block], Block])
 
 
 def _sum(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
-    (given,) = specs
-    axes = axes_of(arguments["axis"], given.ndim)
-    if not axes or axes != tuple(range(len(axes))) or not given.differentiable:
+    (spec,) = specs
+    axes = axes_of(arguments["axis"], spec.ndim)
+    if not axes or axes != tuple(range(len(axes))) or not spec.differentiable:
         return None
-    return _by_product if given.size > MANY_SUMS * reduced_count(given, axes) > 0 else None
+    return _by_product if spec.size > MANY_SUMS * reduced_count(spec, axes) > 0 else None
 
 
 def _by_product(x: jax.Array, axis: int | tuple[int, ...] | None, keepdims: bool) -> jax.Array:
@@ -91,26 +89,9 @@ def _by_product(x: jax.Array, axis: int | tuple[int, ...] | None, keepdims: bool
     return kept(lax.convert_element_type(y, x.dtype), axes, keepdims)
 
 
-# ---------------------------------------------------------------- maxima of windows
-
-
-def _gradient_of_max_pooling(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
-    axes = windows(specs[1].shape, **arguments)
-    return _maxima_once if are_few(axes) and any([a.kernel > a.stride for a in axes]) else None
-
-
-def _maxima_once(dy: Any, x: Any, **arguments: Any) -> jax.Array:
-    """The gradient for overlapping windows: each first maximum is read several times, but computed once."""
-
-    def maxima(x: Any, axes: Any) -> Any:
-        return computed_once(lambda x: first_maxima(x, axes), x)
-
-    return gradient_of_maxima(dy, floating(x), maxima, **arguments)
-
 
 SUBSTITUTES: dict[Op[Any, Any], Choice] = {
     F.optimization_barrier: lambda specs, arguments: known_after,
     F.sum: _sum,
-    F.max_pooling_backward: _gradient_of_max_pooling,
     **CONVOLUTIONS,
 }

@@ -7,7 +7,6 @@ The windows lie along the last axes, one for each entry of `kernel`, or along th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -143,20 +142,14 @@ def max_pooling_backward(
         x: As in `max_pooling`; the result has its shape.
         ...: As in `max_pooling`.
     """
-    arguments = (kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
-    return gradient_of_maxima(dy, floating(x), first_maxima, *arguments)
-
-
-def gradient_of_maxima(
-    dy: Any, x: Any, maxima: Callable[[Any, list[WindowAxis]], Any], /, *arguments: Any, **named: Any
-) -> jax.Array:
-    axes = windows(x.shape, *arguments, **named)
+    x = floating(x)
+    axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
     check_no_empty_window(axes)
     expected = pooled_shape(x.shape, axes)
     if dy.shape != expected:
         raise ValueError(f"dy must have the shape of the pooled x, {expected}, got {dy.shape}")
     if are_few(axes):
-        first, zero = maxima(x, axes), lax.full_like(dy, 0)
+        first, zero = first_maxima(x, axes), lax.full_like(dy, 0)
         parts = [lax.select(lax.eq(first, lax.full_like(first, n)), dy, zero) for n in range(len(window_offsets(axes)))]
         y: jax.Array = to_places(parts, axes)
         return y

@@ -69,6 +69,8 @@ class Value:
     """Held while a user's value is written, so that `exchange` can tell whether one was."""
     owner: Any = None
     """What holds the array instead, and is read under its `lock`; None for most values."""
+    held_once: int = next(map(getrefcount, (object(),)))
+    """The count of `getrefcount` for an object with a single reference, from an attribute or a tuple."""
     array: Any
     """A `jax.Array` or a small `np.ndarray`, which nobody writes to unless it has a view; None until it is computed."""
     has_view: bool
@@ -127,7 +129,7 @@ class Value:
     def _kept(self) -> Any:
         """The array that has a view; a copy as long as somebody holds that view."""
         with _lock:
-            if getrefcount(self.array) > HELD_ONCE:
+            if getrefcount(self.array) > self.held_once:
                 return self.array.copy()
             self.has_view = False
             return self.array
@@ -219,9 +221,6 @@ def not_kept(thunk: Thunk) -> None:
 
 _lock = threading.RLock()  # reentrant, for signal handlers
 
-
-HELD_ONCE: int = next(map(getrefcount, (object(),)))
-"""The count of `getrefcount` for an object with a single reference, from an attribute or a tuple."""
 
 _value_of = attrgetter("held")
 

@@ -138,15 +138,15 @@ class Graphs:
     def cut(self, levels: int, named: Named = anything) -> list[PlanSource]:
         """A graph for each of several sizes, in which the loops for which `named` is true are cut to this many levels;
         the smallest comes first."""
-        found: dict[int, PlanSource] = {}
+        sources: dict[int, PlanSource] = {}
         loops = [(f, steps) for f in self.known if (steps := uncut_steps(f)) and named(f)] if self._emit else []
         for share in SHARES:
-            each = [(f, sizes_of(steps, levels, share)) for f, steps in loops]
-            sizes = tuple([(f, of_loop) for f, of_loop in each if of_loop])
+            of_loops = [(f, sizes_of(steps, levels, share)) for f, steps in loops]
+            sizes = tuple([(f, of_loop) for f, of_loop in of_loops if of_loop])
             if sizes:
                 source = self._cut[sizes] = self._cut.get(sizes) or self._with_segments(dict(sizes))
-                found[id(source)] = source
-        return sorted(found.values(), key=lambda source: source.plain.peak)
+                sources[id(source)] = source
+        return sorted(sources.values(), key=lambda source: source.plain.peak)
 
     def _with_segments(self, sizes: dict[Function, tuple[int, ...]]) -> PlanSource:
         assert self._emit is not None
@@ -155,4 +155,4 @@ class Graphs:
         for f in functions_of(gradients):
             if f not in before and uncut_steps(f) == 0:
                 f.mark = self.mark
-        return PlanSource(self, gradients, sum([len(each) * arithmetic(f) for f, each in sizes.items()]))
+        return PlanSource(self, gradients, sum([len(of_loop) * arithmetic(f) for f, of_loop in sizes.items()]))

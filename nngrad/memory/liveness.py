@@ -42,7 +42,7 @@ class LoopSteps(NamedTuple):
 
     op: Op
     """The op whose results it leaves in memory."""
-    made: dict[int, int]
+    results: dict[int, int]
     """The sizes of its results in bytes, by the number of the value."""
     read: dict[int, bool]
     """Its inputs in memory, and whether it may overwrite each: if it reads each element only to compute the one at the
@@ -54,8 +54,8 @@ class LoopSteps(NamedTuple):
 class Span(NamedTuple):
     """The lifetime of a value."""
 
-    made: int
-    """The step of the schedule."""
+    first: int
+    """The step of the schedule that computes it."""
     last: int
     """The step at which it is last read."""
     nbytes: int
@@ -70,7 +70,7 @@ class Timeline(NamedTuple):
     """Bytes of temporaries while each of them runs."""
     values: dict[int, Span]
     """The lifetime of each temporary, by its number in the program."""
-    made: list[int]
+    first_results: list[int]
     """The number of the first value that each step leaves in memory."""
 
     @property
@@ -140,8 +140,8 @@ def _loops(block: Block) -> tuple[list[LoopSteps], list[int]]:
         elif isinstance(op, ControlOp):
             wanted = [bool(readers.get(o)) or o in in_memory for o in outs]
             inner = max([_peak_of(body) for body in op.running(arguments, wanted)], default=0)
-            made = {o: specs[o].nbytes for o, is_wanted in zip(outs, wanted, strict=True) if is_wanted}
-            loops.append(LoopSteps(op, made, read, inner))
+            sizes = {o: specs[o].nbytes for o, is_wanted in zip(outs, wanted, strict=True) if is_wanted}
+            loops.append(LoopSteps(op, sizes, read, inner))
             through.update({o: {o: True} for o in outs})
         else:
             loops.append(LoopSteps(op, {o: specs[o].nbytes for o in outs}, read))
@@ -151,21 +151,21 @@ def _loops(block: Block) -> tuple[list[LoopSteps], list[int]]:
 
 def _read_calls(calls: Sequence[Call], outputs: Iterable[int]) -> list[Call]:
     """The calls that `outputs` depend on, in order; compilers drop the others."""
-    read, found = set(outputs), []
+    read, needed = set(outputs), []
     for call in reversed(calls):
         if not read.isdisjoint(call.outs):
             read.update(call.ins)
-            found.append(call)
-    return found[::-1]
+            needed.append(call)
+    return needed[::-1]
 
 
 def _is_loop(op: Op) -> bool:
-    """Whether the op can compute its inputs inside its loop."""
+    """True for an op that can compute its inputs inside its loop."""
     return bool(op.fuses or op.reduction or op.view)
 
 
 def _is_worth_keeping(call: Call, specs: dict[int, Spec]) -> bool:
-    """Whether to keep the call's result rather than compute it in each reader: it is costly, or a sum that would
+    """True where the call's result is kept rather than computed in each reader: it is costly, or a sum that would
     otherwise keep several arrays alive."""
     size = specs[call.outs[0]].size
     if call.op.is_sum and len({i for i in call.ins if specs[i].size == size}) > 1:
@@ -175,7 +175,7 @@ def _is_worth_keeping(call: Call, specs: dict[int, Spec]) -> bool:
 
 def _schedule(loops: list[LoopSteps]) -> list[LoopSteps]:
     """First come, first served: the loops in the order in which their inputs become available."""
-    maker = {i: n for n, loop in enumerate(loops) for i in loop.made}
+    maker = {i: n for n, loop in enumerate(loops) for i in loop.results}
     readers: list[list[int]] = [[] for _ in loops]
     missing: list[int] = []
     for n, loop in enumerate(loops):
@@ -202,7 +202,7 @@ def _lives(steps: list[LoopSteps], results: Sequence[int]) -> Timeline:
     """The bytes that are live at each step."""
     spans: dict[int, Span] = {}
     for t, step in enumerate(steps):
-        spans.update({i: Span(t, t, nbytes) for i, nbytes in step.made.items()})
+        spans.update({i: Span(t, t, nbytes) for i, nbytes in step.results.items()})
         for i in step.read:
             spans[i] = spans[i]._replace(last=t)
     elsewhere = _in_results(spans, results, steps)
@@ -211,24 +211,24 @@ def _lives(steps: list[LoopSteps], results: Sequence[int]) -> Timeline:
     now = 0
     for t, step in enumerate(steps):
         reusable: list[int] = []
-        made = dying = reused = 0
+        new = dying = reused = 0
         for i, in_its_place in step.read.items():
             if i in values and values[i].last == t:
                 nbytes = values[i].nbytes
                 dying += nbytes
                 if in_its_place:
                     reusable.append(nbytes)
-        for i in step.made:
+        for i in step.results:
             if i in values:
                 nbytes = values[i].nbytes
-                made += nbytes
+                new += nbytes
                 dying += nbytes if values[i].last == t else 0
                 if nbytes in reusable:
                     reusable.remove(nbytes)
                     reused += nbytes
-        live.append(now + made - reused + step.inner)
-        now += made - dying
-    return Timeline([step.op for step in steps], live, values, [next(iter(step.made)) for step in steps])
+        live.append(now + new - reused + step.inner)
+        now += new - dying
+    return Timeline([step.op for step in steps], live, values, [next(iter(step.results)) for step in steps])
 
 
 def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[LoopSteps]) -> set[int]:
@@ -236,12 +236,12 @@ def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[Loop
 
     Large values come first; each goes to the smallest result with room for it, the last one among equals.
     """
-    found = set(results)
-    reads = {i: step.read for step in steps for i in step.made}
+    elsewhere = set(results)
+    reads = {i: step.read for step in steps for i in step.results}
     depth = {i: n for n, i in enumerate(operands_first(results, reads.__getitem__))}
     # Outputs that nobody reads come last.
     ordered = sorted(spans, key=lambda i: (-spans[i].nbytes, depth.get(i, len(spans))))
-    places = [i for i in ordered if i in found][::-1]
+    places = [i for i in ordered if i in elsewhere][::-1]
     sizes = [spans[i].nbytes for i in places]
     taken = [0] * len(steps)
     """For each step the occupied places, as bits."""
@@ -251,15 +251,15 @@ def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[Loop
             taken[t] |= 1 << place
 
     for place, i in enumerate(places):
-        occupy(place, spans[i].made, len(steps) - 1)
+        occupy(place, spans[i].first, len(steps) - 1)
     for i in ordered:
-        made, last, nbytes = spans[i]
+        first, last, nbytes = spans[i]
         smallest = bisect_left(sizes, nbytes)
-        if i in found or smallest == len(places):
+        if i in elsewhere or smallest == len(places):
             continue
-        occupied = functools.reduce(operator.or_, taken[made : last + 1]) >> smallest
+        occupied = functools.reduce(operator.or_, taken[first : last + 1]) >> smallest
         place = smallest + (~occupied & (occupied + 1)).bit_length() - 1  # the lowest bit that is not set
         if place < len(places):
-            occupy(place, made, last)
-            found.add(i)
-    return found
+            occupy(place, first, last)
+            elsewhere.add(i)
+    return elsewhere

@@ -45,7 +45,7 @@ def arithmetic(f: Function) -> int:
 
 
 def is_costly(op: Op, arguments: tuple[Any, ...], inputs: Sequence[Spec]) -> bool:
-    """Whether `op` takes several times the arithmetic of a product per element."""
+    """True if `op` takes several times the arithmetic of a product per element."""
     if op.fuses == "moving":
         return False
     # One element stands for all where the op is diagonal.
@@ -125,7 +125,7 @@ class Forward:
     def cuts(self, shares: Sequence[float]) -> list[int]:
         """Cuts that give the segments about these shares of the bytes that the gradient reads, each moved to the
         cheapest place nearby."""
-        found: list[int] = []
+        ends: list[int] = []
         total, whole = self.wanted, sum(shares)
         upto, start = 0.0, 0
         for share, after in itertools.pairwise(shares):
@@ -136,9 +136,9 @@ class Forward:
             middle = self._first(aim, start)
             places = range(low, min(high, len(self._sums) - 2) + 1)
             best = min(places, key=lambda t: (self._cost[t], abs(t - middle)), default=-1)
-            found.append(max([best, *found[-1:]]))
-            start = found[-1] + 1
-        return found
+            ends.append(max([best, *ends[-1:]]))
+            start = ends[-1] + 1
+        return ends
 
     def _first(self, value: float, start: int) -> int:
         """The first place from `start` on up to which the gradient reads at least `value` bytes."""
@@ -243,7 +243,7 @@ def sizes_of(steps: int, levels: int, share: float) -> tuple[int, ...]:
 
     The sizes divide each other if possible: a remainder is sliced off, and thereby copied.
     """
-    found: list[int] = []
+    sizes: list[int] = []
     before = steps if steps >= _FEWEST_STEPS else 0
     for level in range(1, levels + 1):
         aim = min(share * steps ** (1 - level / (levels + 1)), before / 2)
@@ -251,8 +251,8 @@ def sizes_of(steps: int, levels: int, share: float) -> tuple[int, ...]:
             break
         near = [d for d in range(2, before // 2 + 1) if before % d == 0 and 0.6 * aim <= d <= 1.6 * aim]
         before = min(near, key=lambda d: abs(math.log(d / aim)), default=round(aim))
-        found.append(before)
-    return tuple(found)
+        sizes.append(before)
+    return tuple(sizes)
 
 
 def by_blocks(schedule: Sequence[Function], dropped: frozenset[Function]) -> Plan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -27,11 +26,6 @@ class Policy(ABC):
         """The mark of recomputing functions, which further gradients inherit."""
         return self
 
-    def key(self, functions: Sequence[Function]) -> Hashable:
-        """A cache key for the policy, for graphs of one structure with these functions."""
-        del functions
-        return self
-
 
 @dataclass(frozen=True)
 class MemoryBudget(Policy):
@@ -50,8 +44,8 @@ class MemoryBudget(Policy):
 
     def choose(self, search: Search) -> Candidate:
         """The candidate with the least arithmetic among those that fit; if none does, the smallest, with a warning."""
-        found, best = search.fitting(self.nbytes)
-        if not found:
+        fits, best = search.fitting(self.nbytes)
+        if not fits:
             warn_user(f"MemoryBudget({self.nbytes}): no plan fits in this budget; the lowest peak found is "
                       f"{search.bytes_of(best)} bytes", RuntimeWarning)
         return best
@@ -103,7 +97,7 @@ class Restricted(Policy):
 
     @abstractmethod
     def names(self, f: Function) -> Any:
-        """Whether `f` may be recomputed."""
+        """True if `f` may be recomputed."""
 
     def choose(self, search: Search) -> Candidate:
         """The smallest candidate that recomputes only these."""
@@ -117,28 +111,8 @@ class Chosen(Restricted):
     predicate: Callable[[Function], Any]
 
     def names(self, f: Function) -> Any:
-        """Whether `f` satisfies the predicate."""
+        """What the predicate says of `f`."""
         return self.predicate(f)
-
-
-@dataclass(frozen=True)
-class KeptVariables(Restricted):
-    """Recompute everything except some Variables."""
-
-    variables: tuple[Variable, ...]
-
-    @functools.cached_property
-    def _functions(self) -> frozenset[Function | None]:
-        return frozenset([x.parent for x in self.variables])
-
-    def names(self, f: Function) -> bool:
-        """Whether `f` computes none of them."""
-        return f not in self._functions
-
-    def key(self, functions: Sequence[Function]) -> Hashable:
-        """The places of the Variables."""
-        places: dict[Function | None, int] = {f: i for i, f in enumerate(functions)}
-        return KeptVariables, tuple([(places.get(x.parent, -1), x.index) for x in self.variables])
 
 
 @dataclass(frozen=True)
@@ -151,7 +125,7 @@ class MarkedFunctions(Restricted):
         return None
 
     def names(self, f: Function) -> bool:
-        """Whether `f` is marked."""
+        """True if `f` is marked."""
         return isinstance(f.mark, RecomputeScope)
 
 
@@ -164,7 +138,7 @@ _SINGLE = RecomputeScope()
 
 
 def _is_marked(x: Variable) -> bool:
-    """Whether gradients recompute the value instead of keeping it, if that lowers the peak of memory. Setting this
+    """True if gradients recompute the value instead of keeping it, if that lowers the peak of memory. Setting this
     marks the function that computes it, as if it had been built within `nn.recompute()`; on a leaf it has no effect."""
     return x.parent is not None and isinstance(x.parent.mark, RecomputeScope)
 
@@ -185,49 +159,44 @@ def _is_number(value: Any) -> bool:
 _NAMED: dict[str, Policy] = {"sqrt": Segments(1), "auto": LeastMemory()}
 
 
-def policy_of(given: Any) -> Policy | None:
+def policy_of(policy: Any) -> Policy | None:
     """The policy for an argument `recompute=`; None if that is None, which leaves it to marks, or False.
 
     Raises:
-        TypeError: `given` is not a policy.
-        ValueError: `given` is an unknown name.
+        TypeError: `policy` is not one.
+        ValueError: `policy` is an unknown name.
     """
-    if given is None or given is False or isinstance(given, Policy):
-        return given or None
-    if isinstance(given, str):
-        return _NAMED[checked_choice(given, _NAMED, "recompute")]
-    if callable(given):
-        return Chosen(given)
-    if isinstance(given, Iterable):
-        listed = tuple(given)
-        if all([isinstance(x, Variable) for x in listed]):
-            return KeptVariables(listed)
+    if policy is None or policy is False or isinstance(policy, Policy):
+        return policy or None
+    if isinstance(policy, str):
+        return _NAMED[checked_choice(policy, _NAMED, "recompute")]
+    if callable(policy):
+        return Chosen(policy)
     raise TypeError(
         "recompute: expected None, False, 'sqrt', 'auto', nn.MemoryBudget(bytes), nn.Segments(levels), "
-        f"nn.LeastMemory(extra), a predicate on a Function or a list of the Variables to keep, got {given!r}"
+        f"nn.LeastMemory(extra) or a predicate on a Function, got {policy!r}"
     )
 
 
 def policy_of_marks(functions: Iterable[Function]) -> Policy | None:
     """The policy of a graph with marks: that of the gradients in it, or that of `nn.recompute()`."""
-    found: Policy | None = None
+    policy: Policy | None = None
     for f in functions:
         if isinstance(f.mark, Policy):
             return f.mark
         if f.mark is not None:
-            found = MarkedFunctions()
-    return found
+            policy = MarkedFunctions()
+    return policy
 
 
-def policy_key(given: Any, functions: Sequence[Function]) -> Hashable:
-    """A cache key for executables that backward() makes with the policy `given` for graphs of one structure: the
-    policy, and for None the graph's marks, in the order of `functions`."""
-    policy = None if given is None else policy_of(given)
-    if policy is not None:
-        return policy.key(functions)
-    marks = [None if given is False else f.mark for f in functions]
+def policy_key(policy: Any, functions: Sequence[Function]) -> Hashable:
+    """A cache key for executables that backward() makes with a policy for graphs of one structure: the policy, and for
+    None the graph's marks, in the order of `functions`."""
+    if policy is not None and policy is not False:
+        return policy_of(policy)
+    marks = [None if policy is False else f.mark for f in functions]
     if all([m is None for m in marks]):
-        return False if given is False else None
+        return policy
     numbers: dict[Any, Any] = {}
     return tuple([numbers.setdefault(m, len(numbers)) if isinstance(m, RecomputeScope) else m for m in marks])
 

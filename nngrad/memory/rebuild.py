@@ -163,7 +163,7 @@ class _Rebuilding(_Renewed):
             return (inputs[0], *g.outputs[1:])
         if not any([x.parent in sweep.made for x in inputs]):
             inputs = sweep.recomputation.begun(
-                inputs, range(len(inputs)), lambda given: created_like(g, F.optimization_barrier, given)[0]
+                inputs, range(len(inputs)), lambda inputs: created_like(g, F.optimization_barrier, inputs)[0]
             )
         taken = (*inputs, *g.inputs[len(inputs) :])  # no value depends on those that it does not read
         # A function that already recomputes may have the same clone as its original.
@@ -199,15 +199,15 @@ def rebuild(
     passing = BackwardPass(plan, [f for f in functions_of(gradients) if f not in known])
     rebuilding = _Rebuilding(plan, passing, mark, outputs)
     rebuilding.run()
-    found = [rebuilding.now(passing.split(gx)) for gx in gradients]
-    return Rebuilt(found, rebuilding.again, bool(passing.sums))
+    rebuilt = [rebuilding.now(passing.split(gx)) for gx in gradients]
+    return Rebuilt(rebuilt, rebuilding.again, bool(passing.sums))
 
 
 # ---------------------------------------------------------------- gradients of gradients with recomputation
 
 
 def contains_recomputed(functions: Iterable[Function]) -> bool:
-    """Whether there are recomputing functions among `functions`."""
+    """True if there are recomputing functions among `functions`."""
     return any([computed_again(f) is not None for f in functions])
 
 
@@ -287,7 +287,7 @@ class BackwardPass:
                     if x.parent in self._stage:
                         lowest[x] = min(stage, lowest.get(x, stage))
         spans = [(self._stage[x.parent], low, x) for x, low in lowest.items()]  # type: ignore[index]
-        self._spans = [(made, low, x) for made, low, x in spans if low < made <= NEVER and x.size]
+        self._spans = [(first, low, x) for first, low, x in spans if low < first <= NEVER and x.size]
 
     def split(self, x: Variable) -> Variable:
         """`x`, or the last of the partial sums that replace it."""
@@ -295,7 +295,7 @@ class BackwardPass:
 
     def arriving(self, end: int) -> list[Variable]:
         """Gradients that pass from the segments from `end` on to earlier ones: computed without any of the latter."""
-        return [x for made, low, x in self._spans if low < end <= made]
+        return [x for first, low, x in self._spans if low < end <= first]
 
     def _stage_of(self, x: Variable) -> int:
         f = x.parent

@@ -48,8 +48,8 @@ def rematerialised(
     if policy is None:
         return gradients
 
-    def program_of(found: list[Variable]) -> Program:
-        running = runs_as(found)
+    def program_of(gradients: list[Variable]) -> Program:
+        running = runs_as(gradients)
         return running if isinstance(running, Program) else linearize(running, device=device_of(running)).program
 
     graphs = Graphs(roots, gradients, program_of, policy.mark, emit)

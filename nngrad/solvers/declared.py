@@ -45,6 +45,6 @@ class Declared(Solver):
         if lr is not None and rate is not self.__dataclass_fields__[self.rate_name].default:  # type: ignore[attr-defined]
             raise TypeError(f"lr: is another name for {self.rate_name}; give only one of the two")
         super().__init__(rate if lr is None else lr)
-        for each in fields(self):  # type: ignore[arg-type]
-            if "checked" in each.metadata:
-                setattr(self, each.name, each.metadata["checked"](getattr(self, each.name), each.name))
+        for argument in fields(self):  # type: ignore[arg-type]
+            if "checked" in argument.metadata:
+                setattr(self, argument.name, argument.metadata["checked"](getattr(self, argument.name), argument.name))

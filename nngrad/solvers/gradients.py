@@ -39,7 +39,7 @@ def times(p: Any, g: Any, factor: Any, scale: Any) -> Any:
 @interrupt_safe
 @jax.jit
 def has_inf_has_nan(grads: Arrays) -> tuple[Any, Any]:
-    """Whether any gradient has an infinite element, and whether any has a NaN."""
+    """Two bools: True if some gradient has an infinite element, and if some has a NaN."""
     none = jnp.zeros((), bool)
     return sum([jnp.isinf(g).any() for g in grads], none), sum([jnp.isnan(g).any() for g in grads], none)
 

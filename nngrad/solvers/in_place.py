@@ -39,8 +39,6 @@ _LEAVES, _PARAMETERS, _STATE, _UPDATES = 1, 2, 3, 4
 _COLD = 2
 """The first calls with arguments of one kind, this many, return through Python, where an interrupt may come before
 their results are stored. They donate copies."""
-_HELD_ONCE: int = next(map(getrefcount, (object(),)))
-"""The count of `getrefcount` for an object with a single reference, from an attribute or a tuple."""
 
 
 class SolverArrays:
@@ -121,10 +119,10 @@ class InPlaceValue(Value):
 
 def donated(arrays: Arrays) -> Arrays:
     """Arrays that may be donated: those that somebody else refers to are copied."""
-    if max(map(getrefcount, arrays), default=0) <= _HELD_ONCE:
+    if max(map(getrefcount, arrays), default=0) <= Value.held_once:
         return arrays
     counts = list(map(getrefcount, arrays))
-    return tuple([a if n <= _HELD_ONCE else copies((a,))[0] for a, n in zip(arrays, counts, strict=True)])
+    return tuple([a if n <= Value.held_once else copies((a,))[0] for a, n in zip(arrays, counts, strict=True)])
 
 
 def copies(arrays: Arrays) -> Arrays:
@@ -185,18 +183,18 @@ def placed_on(
     others = [mesh.sharding(() if x.cell.axes is None else mesh.axes_of(x)) for x in updated]
     names = [*[f"parameter {name!r}" for name in named], *[f"leaf {x.name!r}" for x in updated]]
     wanted = [*places.values(), *others]
-    moved = tuple([mesh.put(*each) for each in zip(arrays, wanted, names, strict=True)])
+    moved = tuple([mesh.put(*row) for row in zip(arrays, wanted, names, strict=True)])
     init, parameters = solver._init(), moved[: len(places)]
     before = solver._state
     tree = jax.eval_shape(init, parameters) if before is None else jax.tree.unflatten(solver._structure, before.raw())
-    owners = names_of_state(init, tree, tuple(named), solver._places)
+    owners = names_of_state(tree, named, solver._places)
     beside = tuple([
         _beside(name.partition(":")[2], array.shape, places, named, mesh)
         for name, array in zip(owners, jax.tree.leaves(tree), strict=True)
     ])
     if before is None:  # made on the mesh: it may not fit on one device
-        made = jax.jit(lambda given: tuple(jax.tree.leaves(init(given))), out_shardings=beside)(parameters)
-        solver.state = jax.tree.unflatten(jax.tree.structure(tree), mesh.finished(made))
+        first = jax.jit(lambda params: tuple(jax.tree.leaves(init(params))), out_shardings=beside)(parameters)
+        solver.state = jax.tree.unflatten(jax.tree.structure(tree), mesh.finished(first))
     state = tuple([
         mesh.put(array, place, f"state {name!r}")
         for array, place, name in zip(solver._flat_state(), beside, owners, strict=True)
@@ -341,12 +339,12 @@ class InPlaceUpdate:
             before = Value.held_by(cells)
             if any([isinstance(v.array, jax.Array) for v in before]):
                 self._calls.clear()  # these arrays may lie elsewhere, and so be of another kind
-            given, state = self._placed(tuple(Value.arrays_of(before)))
+            moved, state = self._placed(tuple(Value.arrays_of(before)))
             if self._placements is None:
-                given = tuple([a if isinstance(a, jax.Array) else jax.device_put(a, may_alias=False) for a in given])
-                given = given if self._device is None else jax.device_put(given, self._device)
+                moved = tuple([a if isinstance(a, jax.Array) else jax.device_put(a, may_alias=False) for a in moved])
+                moved = moved if self._device is None else jax.device_put(moved, self._device)
             old = solver._state
-            arrays = SolverArrays(state, solver.updates, self._key, given[count:], given[:count])
+            arrays = SolverArrays(state, solver.updates, self._key, moved[count:], moved[:count])
             with Value.writing:
                 if Value.held_by(cells) == before:  # nobody has written to a cell meanwhile
                     names = [*["held"] * len(cells), "_state"]

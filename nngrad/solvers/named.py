@@ -51,7 +51,7 @@ class Nesterov(Momentum):
     Sutskever, Martens, Dahl and Hinton, ICML 2013.
 
     Args:
-        ...: As for `Momentum`.
+        ...: Those of `Momentum`.
     """
 
     def transformation(self, lr: Any) -> Transformation:
@@ -64,7 +64,7 @@ class SgdW(Momentum):
     Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 
     Args:
-        ...: As for `Momentum`.
+        ...: Those of `Momentum`.
         wd: Share of w that is taken off at each step, while the learning rate is the first one.
     """
 
@@ -105,7 +105,7 @@ class AdamW(Adam):
     the learning rate, but it is not multiplied by it: optax's `weight_decay` is `wd / alpha`.
 
     Args:
-        ...: As for `Adam`, `SgdW`.
+        ...: Those of `Adam` and `SgdW`.
     """
 
     wd: float = amount(default=1e-4)
@@ -121,7 +121,7 @@ class Adamax(Adam, names={"0.mu": "m", "0.nu": "u", "0.count": "t"}):
     Kingma and Ba, "Adam", ICLR 2015, section 7.1.
 
     Args:
-        ...: As for `Adam`.
+        ...: Those of `Adam`.
         eps: Added to |g|, in units of the gradient.
     """
 
@@ -137,7 +137,7 @@ class AdaBelief(Adam):
     s' = s / (1 - beta2^t) at step t. Zhuang et al., "AdaBelief optimizer", NeurIPS 2020.
 
     Args:
-        ...: As for `Adam`.
+        ...: Those of `Adam`.
         beta2: Share of s that is kept at each step, at least 0 and below 1.
         eps: Added to s, in units of the gradient squared, and to the root of s', in units of the gradient.
     """
@@ -153,7 +153,7 @@ class AMSGRAD(Adam, names={"0.mu": "m", "0.nu": "v", "0.nu_max": "v_hat", "0.cou
     Reddi, Kale and Kumar, "On the convergence of Adam and beyond", ICLR 2018.
 
     Args:
-        ...: As for `Adam`.
+        ...: Those of `Adam`.
         eps: Added to the root of u, in units of the gradient.
         bias_correction: Whether alpha is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t) at step t.
     """
@@ -173,7 +173,7 @@ class AdaBound(Adam, names={"mu": "mean", "nu": "var", "count": "t"}):
     methods with dynamic bound of learning rate", ICLR 2019.
 
     Args:
-        ...: As for `Adam`.
+        ...: Those of `Adam`.
         alpha: Initial learning rate.
         eps: Added to the root of v, in units of the gradient.
         final_lr: Final learning rate, in units of the parameter by the gradient.
@@ -211,7 +211,7 @@ class AMSBound(AdaBound, names={"mu": "m", "nu": "v", "nu_max": "v_hat", "count"
     Luo, Xiong, Liu and Sun, "Adaptive gradient methods with dynamic bound of learning rate", ICLR 2019.
 
     Args:
-        ...: As for `AdaBound`.
+        ...: Those of `AdaBound`.
         bias_correction: Whether alpha is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t) at step t.
     """
 
@@ -323,7 +323,7 @@ class Lars(Momentum, names={"2.trace": "v"}):
     "Large batch training of convolutional networks", 2017, arXiv:1708.03888.
 
     Args:
-        ...: As for `Momentum`.
+        ...: Those of `Momentum`.
         coefficient: The trust coefficient: length of a step, in units of |w|, for a learning rate of 1.
         eps: Added to the norm of g, in its units.
     """
@@ -344,7 +344,7 @@ class Lamb(Declared, names={"0.mu": "mean", "0.nu": "var", "0.count": "t"}):
 
     Args:
         eta: Learning rate: length of a step, in units of |w|.
-        ...: As for `Adam`.
+        ...: Those of `Adam`.
     """
 
     eta: InitVar[Rate] = 1e-3

@@ -11,10 +11,12 @@ import optax
 
 from ..derivatives.curvature import METHODS, gauss_newton, natural_gradient
 from ..extend import Variable, checked_choice, checked_count, coerced
-from .gradients import Arrays
 from .loss_scale import DynamicLossScale
 from .rates import Rate, as_rate
 from .solver import Solver, Transformation
+
+Named = dict[str, Any]
+"""Arrays by the names of parameters."""
 
 
 class LBFGS(Solver):
@@ -65,7 +67,7 @@ class GaussNewton(Solver):
         adaptive: Whether damping adapts (Levenberg and Marquardt): it is divided by 4 if the loss falls with the first
             step nearly as the model predicts, and multiplied by 4 if it falls by less than a quarter of that. With
             None it is multiplied by 10 only if no step lowers the loss, and does not fall below `damping`.
-        method: "residual", "dense" or "cg", as for `nn.natural_gradient`; by default whichever is smaller.
+        method: "residual", "dense" or "cg", as in `nn.natural_gradient`; by default whichever is smaller.
         maxiter: The largest number of products for "cg".
     """
 
@@ -96,22 +98,22 @@ class GaussNewton(Solver):
                              "float32 or float64")
 
     def transformation(self, lr: Any) -> Transformation:
-        def init(params: Any) -> GaussNewtonState:  # optax passes placeholders for parameters
-            dtype = self._variables[0].dtype if self._variables else np.float32
+        def init(params: Named) -> GaussNewtonState:
+            dtype = next(iter(params.values())).dtype if params else np.float32
             return GaussNewtonState(np.asarray(self.damping, dtype))
 
         def update(
-            grads: Arrays, state: GaussNewtonState, params: Any, *, value: Any, value_fn: Any, direction: Arrays,
+            grads: Named, state: GaussNewtonState, params: Named, *, value: Any, value_fn: Any, direction: Named,
             **_: Any,
-        ) -> tuple[Arrays, GaussNewtonState]:  # fmt: skip
+        ) -> tuple[Named, GaussNewtonState]:  # fmt: skip
             if not self.line_search:
-                return tuple([(-lr * d).astype(d.dtype) for d in direction]), state
+                return jax.tree.map(lambda d: (-lr * d).astype(d.dtype), direction), state
             steps = jnp.asarray(lr, value.dtype) * 0.5 ** jnp.arange(self.line_search, dtype=value.dtype)
             losses = jax.lax.map(lambda eta: value_fn(_moved(params, direction, eta)), steps)
             losses = jnp.where(jnp.isnan(losses), jnp.inf, losses)
             best = jnp.argmin(losses)
             eta = jnp.where(losses[best] < value, steps[best], 0)
-            moves = tuple([jnp.where(eta > 0, -eta.astype(d.dtype) * d, 0) for d in direction])
+            moves = jax.tree.map(lambda d: jnp.where(eta > 0, -eta.astype(d.dtype) * d, 0), direction)
             damping = state.damping
             if self.adaptive:
                 foretold = _foretold(damping, grads, direction, steps[0])
@@ -126,13 +128,14 @@ class GaussNewton(Solver):
         return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _foretold(damping: Any, grads: Arrays, direction: Arrays, eta: Any) -> Any:
+def _foretold(damping: Any, grads: Named, direction: Named, eta: Any) -> Any:
     """By how much the loss falls with the step `eta` if residuals are linear: eta r'J d - eta^2 |J d|^2 / 2, where
     |J d|^2 = r'J d - damping |d|^2."""
-    slope = sum([jnp.vdot(g, d) for g, d in zip(grads, direction, strict=True)])
-    size = sum([jnp.vdot(d, d) for d in direction])
+    slope = sum([jnp.vdot(grads[name], d) for name, d in direction.items()])
+    size = sum([jnp.vdot(d, d) for d in direction.values()])
     return eta * slope - eta**2 * (slope - damping * size) / 2
 
 
-def _moved(params: Arrays, direction: Arrays, eta: Any) -> Arrays:
-    return tuple([p - eta.astype(p.dtype) * d for p, d in zip(params, direction, strict=True)])
+def _moved(params: Named, direction: Named, eta: Any) -> Named:
+    moved: Named = jax.tree.map(lambda p, d: p - eta.astype(p.dtype) * d, params, direction)
+    return moved

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -55,11 +54,8 @@ class Solver:
     then `solver.zero_grad()`, `loss.forward()`, `loss.backward()`, `solver.update()` at each step; `nn.train_step` does
     the same as one executable.
 
-    Solvers are pickled and deep-copied with their settings, state and parameters, including values and gradients. If
-    parameters are pickled together with their solver, as in `pickle.dumps((params, solver))`, it continues with those.
-
     Args:
-        lr: The learning rate, not negative; or a schedule, as for `set_learning_rate`. Changing it later recompiles
+        lr: The learning rate, not negative; or a schedule, as in `set_learning_rate`. Changing it later recompiles
             nothing.
     """
 
@@ -83,8 +79,7 @@ class Solver:
         self._variables: tuple[Variable, ...] = ()
         self._state: SolverArrays | None = None  # a flat tuple of arrays is faster to pass on than a tree
         self._structure: Any = None
-        self._lr: Rate
-        self._schedule: Callable[[int], Any] | None  # the function for which `_lr` stands if it is no number
+        self._lr: float | Callable[[int], Any]  # a number or a schedule
         self._held_rate: tuple[float, Any] | None  # the rate, and the same as an array once it has been read
         self._needs_x64 = False
         self.scaling: LossScale | None = None  # the argument of `loss_scaling`
@@ -116,29 +111,15 @@ class Solver:
                 rates, lambda p: {name: "slow" if name.startswith("@mapping") else "fast" for name in p}))
 
         Args:
-            tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`. `pickle`
-                accepts a solver with such a function, or a `functools.partial` of it, but not with a transformation.
+            tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`.
             lr: The learning rate or a schedule, if `tx` is such a function. Without it the transformation has its own
                 learning rate, and `set_learning_rate` raises.
         """
         return FromOptax(tx, lr)
 
-    def __getstate__(self) -> dict[str, Any]:
-        made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_lr", "_params", "scaling"}
-        kept = {name: value for name, value in vars(self).items() if name not in made_anew}
-        if self._state is None:
-            return kept
-        with self.updating:
-            named, updates = self.named_state(), self.updates
-        return {**kept, "states": {name: np.array(array) for name, array in named.items()}, "updates": updates}
-
-    def __setstate__(self, kept: dict[str, Any]) -> None:
-        Solver.__init__(self, kept["_initial_lr"])
-        states, updates = kept.pop("states", None), kept.pop("updates", 0)
-        vars(self).update(kept)
-        self._replace(self._params, [])
-        if states is not None:
-            self.take_named(states, updates)
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("cannot pickle or copy a solver, which updates arrays in their own memory: make a second one, "
+                        "and pass it get_states() or a file of save_states, or restore both from a checkpoint")
 
     @property
     def name(self) -> str:
@@ -164,16 +145,16 @@ class Solver:
         if not isinstance(named, Mapping):
             raise TypeError("set_parameters: expected a dict of Variables, such as nn.get_parameters() or {'w': w}, "
                             f"or a Module, got {type(param_dict).__name__}")
-        given = dict(named)
-        for name, p in given.items():
+        new = dict(named)
+        for name, p in new.items():
             if not isinstance(p, Variable):
                 raise TypeError(f"set_parameters: {name!r} must be a Variable, got {type(p).__name__}")
             if not p.spec.differentiable:
                 raise TypeError(f"set_parameters: {name!r} is {p.dtype.name}; only floating dtypes can be trained")
-        params = OrderedDict(given) if reset else OrderedDict({**self._params, **given})
-        kept = [n for n in self._params if n in params and (retain_state or n not in given)]
-        if kept != list(params) or any([params.get(name) is not p for name, p in self._params.items()]):
-            self._replace(params, kept)
+        params = OrderedDict(new) if reset else OrderedDict({**self._params, **new})
+        staying = [n for n in self._params if n in params and (retain_state or n not in new)]
+        if staying != list(params) or any([params.get(name) is not p for name, p in self._params.items()]):
+            self._replace(params, staying)
 
     def get_parameters(self) -> OrderedDict[str, Variable]:
         """The parameters by name."""
@@ -192,32 +173,32 @@ class Solver:
         """Discard all parameters and their state."""
         self._replace(OrderedDict(), [])
 
-    def _replace(self, params: OrderedDict[str, Variable], kept: list[str]) -> None:
-        """Train `params` from now on; those named in `kept` keep their state, and then step counters continue."""
+    def _replace(self, params: OrderedDict[str, Variable], staying: list[str]) -> None:
+        """Train `params` from now on; those named in `staying` keep their state, and then step counters continue."""
         for p in params.values():
             if p.cell.axes is None:  # parameters have no batch axis
                 p.cell.axes = ()
         with self.updating:
-            old = self.named_state() if self._state is not None and kept else {}
+            old = self.named_state() if self._state is not None and staying else {}
             needs_x64 = any([p.spec.needs_x64 for p in params.values()])
             # The dtype of the learning rate's array follows that of the parameters.
-            self._start_anew(old, kept, _params=params, _needs_x64=needs_x64, _held_rate=None)
+            self._start_anew(old, staying, _params=params, _needs_x64=needs_x64, _held_rate=None)
             solvers.add(self)
             reached_leaves.watch(self)
 
-    def _start_anew(self, old: Mapping[str, Any], kept: list[str], **changes: Any) -> None:
-        """Change attributes, and rebuild the state, atomically: counters, and the state of parameters named in `kept`,
-        are taken from `old`, a named state. The caller holds the lock."""
+    def _start_anew(self, old: Mapping[str, Any], staying: list[str], **changes: Any) -> None:
+        """Change attributes, and rebuild the state, atomically: counters, and the state of parameters named in
+        `staying`, are taken from `old`, a named state. The caller holds the lock."""
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), **changes, _state=None)
         twin._variables = tuple(twin._params.values())  # a new object, so that training steps notice the change
-        updates = self.updates if kept else 0
+        updates = self.updates if staying else 0
         if old:
             states: dict[str, Any] = dict(twin.named_state())
             for key, array in states.items():
                 owner = key.partition(":")[2]
                 before = old.get(key)
-                if before is not None and (not owner or owner in kept) and before.shape == array.shape:
+                if before is not None and (not owner or owner in staying) and before.shape == array.shape:
                     states[key] = np.asarray(before).astype(array.dtype)
             twin.take_named(states, updates)
         elif updates:
@@ -243,12 +224,12 @@ class Solver:
         """Set the learning rate, and return that of the next update."""
         schedule = schedule_of(rate)
         lr = as_rate(rate, name) if schedule is None else scheduled(schedule, self.updates, name)
-        self._lr, self._schedule, self._held_rate = lr if schedule is None else rate, schedule, None
+        self._lr, self._held_rate = lr if schedule is None else schedule, None
         return lr
 
     @property
     def has_schedule(self) -> bool:
-        """Whether the learning rate is a function of the number of updates."""
+        """True if the learning rate is a function of the number of updates."""
         return not isinstance(self._lr, float)
 
     @property
@@ -267,11 +248,7 @@ class Solver:
     def learning_rate(self) -> float:
         """The learning rate of the next update."""
         lr = self._lr
-        if isinstance(lr, float):
-            return lr
-        schedule: Any = self._schedule or schedule_of(lr)
-        self._schedule = schedule  # which a copy does not have yet
-        return scheduled(schedule, self.updates, self.rate_name)
+        return lr if isinstance(lr, float) else scheduled(lr, self.updates, self.rate_name)
 
     # ---------------------------------------------------------------- a step
 
@@ -303,20 +280,20 @@ class Solver:
         check_not_traced("an update of parameters", STEP_TO_TRACE)
         with self.updating:
             frozen = [p.grad.is_zero for p in self._variables]
-            found = iter(Value.read([p.grad for p, stays in zip(self._variables, frozen, strict=True) if not stays]))
-            grads = [None if stays else next(found) for stays in frozen]
+            reached = iter(Value.read([p.grad for p, stays in zip(self._variables, frozen, strict=True) if not stays]))
+            grads = [None if stays else next(reached) for stays in frozen]
             self._update(tuple(frozen) if any(frozen) else None, (self._rate, grads))
         call_hooks("post", update_post_hook)
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
         lr, grads = arguments
         tree = jax.tree.unflatten(self._structure, state)
-        given = tuple([jnp.zeros_like(p) if g is None else g for p, g in zip(params, grads, strict=True)])
-        new, following = self.pure_update(tuple(params), given, tree, lr)
+        filled = tuple([jnp.zeros_like(p) if g is None else g for p, g in zip(params, grads, strict=True)])
+        new, following = self.pure_update(tuple(params), filled, tree, lr)
         after = tuple(jax.tree.leaves(following))
         frozen = {name for name, g in zip(self._params, grads, strict=True) if g is None}
         if frozen:
-            names = names_of_state(self._init(), tree, self._names_in_state, {})
+            names = names_of_state(tree, self._params, {})
             after = tuple([
                 old if name.partition(":")[2] in frozen else y
                 for name, old, y in zip(names, state, after, strict=True)
@@ -348,10 +325,22 @@ class Solver:
         """
 
         def move(params: Arrays, grads: Arrays, state: Any) -> tuple[Arrays, Any]:
-            changed = grads if change is None else change(params, grads)
-            extra = {**facts, "grad": grads} if facts else {}
-            updates, new = transformed(self.transformation(lr), changed, state, params, extra)
-            return optax.apply_updates(params, updates), jax.tree.map(like, new, state)
+            tx, before = self.transformation(lr), self._named(params)
+            moving = self._named(grads if change is None else change(params, grads))
+            extra: dict[str, Any] = {}
+            if facts and isinstance(tx, optax.GradientTransformationExtraArgs):
+                extra = {**facts, "grad": self._named(grads),
+                         "value_fn": lambda params: facts["value_fn"](self._listed(params))}
+                if self.takes_residuals:
+                    extra["direction"] = self._named(facts["direction"])
+            try:
+                updates, new = tx.update(moving, state, before, **extra)
+            except TypeError as error:
+                if "required keyword-only argument" not in str(error):
+                    raise
+                raise TypeError(f"{error}: the solver's update() passes gradients alone; nn.train_step also passes "
+                                "value, grad and value_fn") from error
+            return self._listed(optax.apply_updates(before, updates)), jax.tree.map(like, new, state)
 
         if self.scaling is not None:
             return scaled_update(move, self.scaling, params, grads, state, finite)
@@ -362,8 +351,19 @@ class Solver:
 
     def _init(self) -> Callable[[Arrays], Any]:
         """Returns the function that makes the state for arrays of parameters."""
-        init = self.transformation(self._initial_lr).init
+        tx = self.transformation(self._initial_lr)
+
+        def init(params: Arrays) -> Any:
+            return tx.init(self._named(params))
+
         return init if self.scaling is None else scaled_init(init, self.scaling)
+
+    def _named(self, arrays: Arrays) -> dict[str, Any]:
+        """Arrays of the parameters by name, as transformations see them."""
+        return dict(zip(self._params, arrays, strict=True))
+
+    def _listed(self, arrays: Mapping[str, Any]) -> Arrays:
+        return tuple([arrays[name] for name in self._params])
 
     @property
     def state(self) -> Any:
@@ -445,15 +445,15 @@ class Solver:
         call_hooks("post", post_hook)
 
     def check_inf_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
-        """Whether any gradient has an infinite element."""
+        """True if some gradient has an infinite element."""
         return self._has_inf_has_nan(pre_hook, post_hook)[0]
 
     def check_nan_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
-        """Whether any gradient has a NaN."""
+        """True if some gradient has a NaN."""
         return self._has_inf_has_nan(pre_hook, post_hook)[1]
 
     def check_inf_or_nan_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
-        """Whether any gradient has an infinite element or a NaN."""
+        """True if some gradient has an infinite element or a NaN."""
         return any(self._has_inf_has_nan(pre_hook, post_hook))
 
     def _has_inf_has_nan(self, pre_hook: Hook | None, post_hook: Hook | None) -> tuple[bool, bool]:
@@ -542,10 +542,10 @@ class Solver:
 
     def take_named(self, named: Mapping[str, Any], updates: int) -> None:
         """Take over arrays from `named_state`, and the number of updates."""
-        own = self.named_state()
-        given = fitting_states(named, own, self.scaling)
+        present = self.named_state()
+        fitting = fitting_states(named, present, self.scaling)
         with self.updating, x64_if(self._needs_x64):
-            self._state = SolverArrays(tuple([jnp.array(given[name]) for name in own]), updates)
+            self._state = SolverArrays(tuple([jnp.array(fitting[name]) for name in present]), updates)
 
     def save_states(self, path: str | Path) -> None:
         """Save the state to a file, which is replaced atomically.
@@ -581,11 +581,11 @@ class Solver:
             read_into(path, self._take_file)
             return
         states = {name: SolverState(*state) for name, state in nnablas.read(path).items()}
-        own = self.named_state()
+        present = self.named_state()
         for name, state in states.items():
             for what, array in state.pstate.items():
-                if f"{what}:{name}" in own:
-                    state.pstate[what] = array.astype(own[f"{what}:{name}"].dtype)
+                if f"{what}:{name}" in present:
+                    state.pstate[what] = array.astype(present[f"{what}:{name}"].dtype)
         try:
             self.set_states(states)
         except ValueError as error:
@@ -606,59 +606,12 @@ class Solver:
     def named_state(self) -> dict[str, jax.Array]:
         """The arrays of the state by name: 'mean:conv/W' for one of a parameter, 't' for the count."""
         state = self.state
-        named = names_of_state(self._init(), state, self._names_in_state, self._places)
+        named = names_of_state(state, self._params, self._places)
         return dict(zip(named, jax.tree.leaves(state), strict=True))
 
-    @property
-    def _names_in_state(self) -> Any:
-        """The names of the parameters, in the structure in which the transformation sees them."""
-        return tuple(self._params)
-
     def _counts(self, named: Mapping[str, Any]) -> bool:
-        """Whether it computes with the number of updates, which is then among the arrays of its state."""
+        """True if it computes with the number of updates, which is then among the arrays of its state."""
         return "t" in named and "t" in self._places.values()
-
-
-def transformed(
-    tx: Transformation, grads: Arrays, state: Any, params: Arrays, facts: dict[str, Any]
-) -> tuple[Any, Any]:
-    """Apply a transformation: returns the updates of the parameters, and the new state.
-
-    Raises:
-        TypeError: The transformation needs an argument that is not among the facts.
-    """
-    if not isinstance(tx, optax.GradientTransformationExtraArgs):
-        facts = {}
-    try:
-        updates, new = tx.update(grads, state, params, **facts)
-    except TypeError as error:
-        missing = re.search(r"required keyword-only arguments?: (.*)", str(error))
-        if missing is None:
-            raise
-        there = f"passes only {', '.join(facts)}" if facts else (
-            "passes only gradients; nn.train_step passes value, grad and value_fn")
-        raise TypeError(f"the optax transformation requires {missing[1]}, but this update {there}") from error
-    return updates, new
-
-
-def by_name(tx: Transformation, names: tuple[str, ...]) -> Transformation:
-    """A transformation of arrays of parameters, made of one that sees them in a dict by name."""
-
-    def named(arrays: Any) -> Any:
-        return dict(zip(names, arrays, strict=True)) if isinstance(arrays, tuple) else arrays  # else a placeholder
-
-    def listed(tree: Any) -> Arrays:
-        return tuple([tree[name] for name in names])
-
-    def update(grads: Any, state: Any, params: Any = None, **facts: Any) -> tuple[Arrays, Any]:
-        if facts:
-            value_fn = facts["value_fn"]
-            facts = {**facts, "grad": named(facts["grad"]), "value_fn": lambda params: value_fn(listed(params))}
-        updates, new = tx.update(named(grads), state, named(params), **facts)
-        return listed(updates), new
-
-    kind = type(tx) if isinstance(tx, optax.GradientTransformationExtraArgs) else optax.GradientTransformation
-    return kind(lambda params: tx.init(named(params)), update)
 
 
 class FromOptax(Solver):
@@ -680,11 +633,7 @@ class FromOptax(Solver):
         self._own_rate = lr is None
 
     def transformation(self, lr: Any) -> Transformation:
-        return by_name(self._tx if self._own_rate else self._tx(lr), tuple(self._params))
-
-    @property
-    def _names_in_state(self) -> Any:
-        return dict(zip(self._params, self._params, strict=True))
+        return self._tx if self._own_rate else self._tx(lr)
 
     def set_learning_rate(self, learning_rate: Rate) -> None:
         if self._own_rate:

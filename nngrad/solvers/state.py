@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import numpy as np
-import optax
 from jax.extend.core import ClosedJaxpr, Literal
+from jax.tree_util import DictKey, GetAttrKey, keystr, tree_flatten_with_path
 
 from ..extend import NdArray, Variable, interrupt_safe, leaf_of
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, ScaledState
@@ -31,8 +31,8 @@ def first_state(init: Callable[[Any], Any], params: tuple[Any, ...]) -> Any:
     """The state that `init` makes for arrays of parameters. If all are constant, as is usual, nothing is compiled."""
     trees: list[Any] = []
 
-    def arrays_of_state(given: tuple[Any, ...]) -> tuple[Any, ...]:
-        arrays, tree = jax.tree.flatten(init(given))
+    def arrays_of_state(params: tuple[Any, ...]) -> tuple[Any, ...]:
+        arrays, tree = jax.tree.flatten(init(params))
         trees.append(tree)
         return tuple(arrays)
 
@@ -57,42 +57,22 @@ def _numbers_of(closed: ClosedJaxpr) -> list[Any] | None:
     return numbers if len(numbers) == len(sources) else None
 
 
-def names_of_state(
-    init: Callable[[Any], Any], state: Any, parameters: Any, names: Mapping[str, str]
-) -> list[str]:
-    """A name for each array of a state that `init` made for some parameters, in order. `parameters` are their names, in
-    the structure in which `init` gives them to the transformation.
+def names_of_state(state: Any, parameters: Collection[str], names: Mapping[str, str]) -> list[str]:
+    """A name for each array of a state, in order; transformations see parameters in dicts by name.
 
     A name is what `names` calls the array's place in the state, or else that place, and the parameter it belongs to:
     'mean:conv/W', 't'. With a loss scale there are the same names, and those of the scale.
     """
-    try:
-        owners = optax.tree_utils.tree_map_params(
-            init, lambda _, name: name, state, parameters,
-            transform_non_params=lambda leaf: jax.tree.map(lambda _: None, leaf),
-        )
-    except (IndexError, ValueError, TypeError):  # where `init` looks at parameters (`optax.lbfgs`, labels by name),
-        owners = _owners_by_size(init, tuple(parameters))  # optax has a placeholder for them all
     scaled = isinstance(state, ScaledState)
-    paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(state)[0]]
-    owned = jax.tree.leaves(owners, is_leaf=lambda x: x is None)
-    return [
-        _name(path[1:] if scaled and path[0] == _INNER else path, owner, names)
-        for path, owner in zip(paths, owned, strict=True)
-    ]
+    paths = [path for path, _ in tree_flatten_with_path(state)[0]]
+    return [_name(path[1:] if scaled and path[0] == _INNER else path, parameters, names) for path in paths]
 
 
-def _owners_by_size(init: Callable[[Any], Any], parameters: tuple[str, ...]) -> Any:
-    """The same, found from the sizes of state arrays when each parameter has a size of its own."""
-    sizes = {_PROBE + i: name for i, name in enumerate(parameters)}
-    made = jax.eval_shape(init, tuple([jax.ShapeDtypeStruct((size,), np.float32) for size in sizes]))
-    return jax.tree.map(lambda array: next((sizes[n] for n in array.shape if n in sizes), None), made)
-
-
-def _name(path: tuple[Any, ...], owner: str | None, names: Mapping[str, str]) -> str:
-    place = jax.tree_util.keystr(path if owner is None else path[:-1], simple=True, separator=".")
+def _name(path: tuple[Any, ...], parameters: Collection[str], names: Mapping[str, str]) -> str:
+    owner = next((key for key in reversed(path) if isinstance(key, DictKey) and key.key in parameters), None)
+    place = keystr(tuple([key for key in path if key is not owner]), simple=True, separator=".")
     name = names.get(place, place)
-    return name if owner is None else f"{name}:{owner}"
+    return name if owner is None else f"{name}:{owner.key}"
 
 
 def states_of(
@@ -142,33 +122,31 @@ def named_of(states: Any, counted: bool) -> tuple[dict[str, Any], int | None, in
     return named, counts.get(most), counts.get(most) if shared is None else shared
 
 
-def fitting_states(states: Mapping[str, Any], own: Mapping[str, Any], scaling: LossScale | None) -> dict[str, Any]:
-    """`states`, arrays by name, converted to replace a solver's `own` state with this loss scaling.
+def fitting_states(states: Mapping[str, Any], present: Mapping[str, Any], scaling: LossScale | None) -> dict[str, Any]:
+    """`states`, arrays by name, converted to replace a solver's `present` state with this loss scaling.
 
     Raises:
         ValueError: Names, shapes or dtypes differ, a counter is negative, or the loss scale is out of its bounds.
     """
-    given = {name: array if isinstance(array, jax.Array) else np.asarray(array) for name, array in states.items()}
-    if set(given) != set(own):
-        missing, unknown = sorted(set(own) - set(given)), sorted(set(given) - set(own), key=str)
+    arrays = {name: array if isinstance(array, jax.Array) else np.asarray(array) for name, array in states.items()}
+    if set(arrays) != set(present):
+        missing, unknown = sorted(set(present) - set(arrays)), sorted(set(arrays) - set(present), key=str)
         raise ValueError(f"set_states: missing {missing}, unknown {unknown}")
-    for name, leaf in own.items():
-        array = given[name]
+    for name, leaf in present.items():
+        array = arrays[name]
         if array.shape != leaf.shape or array.dtype != leaf.dtype:
             raise ValueError(f"set_states: {name!r} must be {leaf.dtype.name}{list(leaf.shape)}, "
                              f"got {array.dtype.name}{list(array.shape)}")
         if name.rpartition(".")[2] in _COUNTERS and (array < 0).any():
             raise ValueError(f"set_states: {name!r} is a counter and must not be negative, got {array}")
     if isinstance(scaling, DynamicLossScale):
-        scaling.checked_scale(given["loss_scale.scale"], "set_states: 'loss_scale.scale'")
-    return given
+        scaling.checked_scale(arrays["loss_scale.scale"], "set_states: 'loss_scale.scale'")
+    return arrays
 
 
 SHARED = ""
 """The name for state arrays that belong to no parameter."""
 _COUNTERS = {"t", "count", "good_steps", "skipped"}
 """The names of step counters in nnabla and optax, and of those of the loss scale."""
-_PROBE = 1_000_003
-"""A size that no state array has by itself."""
-_INNER = jax.tree_util.GetAttrKey("inner")
+_INNER = GetAttrKey("inner")
 NAMES_OF_LOSS_SCALE = {f"loss_scale.{field}" for field in DynamicState._fields}

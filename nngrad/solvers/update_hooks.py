@@ -53,13 +53,13 @@ def unset_solver_post_hook(key: str) -> None:
     _unset("post", key)
 
 
-def call_hooks(when: str, own: Hook | None = None) -> None:
-    """Call the registered "pre" or "post" hooks, and one of this call's own."""
+def call_hooks(when: str, of_call: Hook | None = None) -> None:
+    """Call the registered "pre" or "post" hooks, and the hook of this call."""
     for (registered, _), hook in _hooks.get().items():
         if registered == when:
             hook()
-    if own is not None:
-        own()
+    if of_call is not None:
+        of_call()
 
 
 def _set(when: str, key: str, hook: Hook | None) -> None:

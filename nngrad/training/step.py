@@ -229,8 +229,8 @@ class TrainStep(Generic[R]):
                   "clip_grad_by_global_norm= to nn.train_step")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("cannot pickle or copy a training step, an executable of this process. Pickle the solver, "
-                        "which holds parameters and state, and call nn.train_step in the process that runs it")
+        raise TypeError("cannot pickle or copy a training step, an executable of this process. Restore parameters and "
+                        "solver from a checkpoint, and call nn.train_step in the process that runs it")
 
     def __repr__(self) -> str:
         return f"<training step, {len(self._input_specs)} inputs, {self._solver!r}>"

@@ -78,15 +78,10 @@ def critic() -> tuple[list[Variable], list[Variable]]:
     return [penalty, *nn.grad([penalty], [w, v])], [x, w, v]
 
 
-@pytest.mark.parametrize("channel_last", [False, True])
-def test_other_forwards_for_cpus_give_the_same(channel_last: bool) -> None:
-    x, dy = leaf(2, 5, 5, 3), leaf(2, 3, 2, 3) if not channel_last else leaf(2, 2, 2, 3)
-    big = leaf(3, 2, 700)
+def test_other_forwards_for_cpus_give_the_same() -> None:
+    x, dy, big = leaf(2, 5, 5, 3), leaf(2, 3, 2, 3), leaf(3, 2, 700)
     applied = [
         F.sum(big, axis=0), F.sum(big, axis=(0, 1), keepdims=True), F.sum(F.sin(F.cast(big, "float16")), axis=0),
-        F.max_pooling_backward(dy, x, (3, 2), (2, 2), pad=(0, 0) if channel_last else (0, 1),
-                               channel_last=channel_last) if channel_last
-        else F.max_pooling_backward(leaf(2, 5, 2, 2), x, (3, 2), (2, 1)),
         F.optimization_barrier(x, dy, big),
     ]  # fmt: skip
     for y in applied:

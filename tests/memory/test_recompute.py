@@ -125,16 +125,6 @@ def test_a_predicate_says_what_is_computed_again() -> None:
     assert count == 3 * LAYERS - 1, "no product was to be computed again"
 
 
-def test_listed_variables_are_kept_and_the_rest_is_computed_again() -> None:
-    loss, weights = chain()
-    kept = [f.outputs[0] for f in functions_of([loss]) if f.name == "tanh"][2::3]
-    gradients = nn.grad(loss, weights, recompute=kept)
-    functions = functions_of([loss, *gradients])
-    replaced = {f.inputs[1] for f in functions if f.name == "recomputed"}
-    assert replaced and not replaced & set(kept)
-    assert temporaries(compiled([loss, *gradients])) < 0.7 * temporaries(compiled([loss, *nn.grad(loss, weights)]))
-
-
 def test_marked_blocks_are_computed_again() -> None:
     plain, weights = chain()
     expected = temporaries(compiled([plain, *nn.grad(plain, weights)]))

@@ -13,7 +13,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.extend import Variable, functions_of
+from nngrad.extend import Variable
 from tests.oracle import compiled_cheaply
 from tests.rematerialising import agree_as_one, allotted, is_product, predicted, structure_alone, values_of
 
@@ -100,7 +100,6 @@ POLICIES: dict[str, Any] = {
     "auto": "auto",
     "two levels": nn.Segments(2),
     "all but products": lambda f: not is_product(f) and f.name != "convolve",
-    "every third": "keep",
     "marked": None,
 }
 
@@ -132,12 +131,10 @@ class Outcome:
     def __init__(self, model: str, first: Any = False, second: Any = False) -> None:
         b = Builder(marked=first is None or second is None)
         loss = MODELS[model](b)
-        listed = [f.outputs[0] for f in functions_of([loss])][::3]
-        one, two = (listed if p == "keep" else p for p in (first, second))
         with structure_alone():
-            self.first = nn.grad(loss, b.leaves, recompute=one)
+            self.first = nn.grad(loss, b.leaves, recompute=first)
             penalty = F.add_n(*[F.sum(g**2) for g in self.first]) + loss
-            self.second = nn.grad(penalty, b.leaves, recompute=two)
+            self.second = nn.grad(penalty, b.leaves, recompute=second)
         self.peaks = predicted([loss, *self.first]), predicted([penalty, *self.second])
 
 

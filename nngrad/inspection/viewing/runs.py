@@ -115,7 +115,7 @@ def lifetimes_of(described: Description, outputs: Sequence[Variable]) -> Lifetim
     first, last = [-1] * len(described), [-1] * len(described)
     for number, span in line.values.items():
         node = nodes[~number]
-        first[node] = span.made if first[node] < 0 else min(first[node], span.made)
+        first[node] = span.first if first[node] < 0 else min(first[node], span.first)
         last[node] = max(last[node], span.last)
     peak = max(range(len(line.live)), key=line.live.__getitem__, default=-1)
-    return Lifetimes(line.live, [nodes[~number] for number in line.made], first, last, peak)
+    return Lifetimes(line.live, [nodes[~number] for number in line.first_results], first, last, peak)
