@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import threading
 import warnings
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+import weakref
+from collections.abc import Callable
 
 import jax
 
-from .extend import Block, BoundedCache, CompilationEvent, Op, Program, SourceLocation, Spec, bodies_in, warn_user
+from .extend import Block, BoundedCache, CompilationEvent, Program, SourceLocation, bodies_in, warn_user
 
 LONG = 5.0
 """Seconds of one compilation from which on the cache is worth a hint."""
@@ -60,54 +60,29 @@ class RecompilationWarning(UserWarning):
     """Similar structures are compiled again and again from one line of the program."""
 
 
-class ProgramStructure(NamedTuple):
-    """The parts of a program that are compared. It holds nothing of the user's."""
-
-    leaves: tuple[Spec, ...]
-    ops: tuple[str, ...]
-    arguments: tuple[tuple[int, ...], ...]
-    """Hashes of each function's static arguments."""
-    wiring: int
-    """A hash of how the functions are connected, and of what is computed."""
-
-
-def _steps_within(block: Block) -> Iterator[tuple[Op, tuple[Any, ...], SourceLocation | None]]:
-    """The functions of a block, with where they were written if that is known, each after those of its bodies."""
-    for (op, arguments, _), place in zip(block.steps, block.places or (None,) * len(block.steps), strict=True):
-        for body in bodies_in(arguments):
-            yield from _steps_within(body)
-        yield op, arguments, place
-
-
-def compared_structure(program: Program) -> ProgramStructure:
-    """The parts of a program that are compared."""
-    steps = [*_steps_within(program.block)]
-    return ProgramStructure(
-        program.block.inputs,
-        tuple([op.name for op, _, _ in steps]),
-        tuple([tuple(map(hash, arguments)) for _, arguments, _ in steps]),
-        hash((tuple([ins for _, _, ins in program.block.steps]), program.block.outputs)),
-    )
-
-
-def program_difference(before: ProgramStructure, program: Program, now: ProgramStructure) -> tuple[str, str] | None:
-    """How `program`, of structure `now`, differs from an earlier one, as a key of `_ADVICE` and a text; None if it is a
-    different computation."""
-    if before.ops != now.ops:
-        if set(before.ops) != set(now.ops):
+def block_difference(before: Block, now: Block) -> tuple[str, str] | None:
+    """How a block differs from an earlier one, as a key of `_ADVICE` and a text; None if it is equal, or a different
+    computation."""
+    was, names = ([op.name for op, _, _ in block.steps] for block in (before, now))
+    if was != names:
+        if set(was) != set(names):
             return None
-        return "the number of functions", f"there were {len(before.ops)}, and are {len(now.ops)} now"
-    if len(before.leaves) != len(now.leaves) or before.wiring != now.wiring:
+        return "the number of functions", f"there were {len(was)}, and are {len(names)} now"
+    wiring = [([ins for _, _, ins in block.steps], block.outputs, len(block.inputs)) for block in (before, now)]
+    if wiring[0] != wiring[1]:
         return None
-    for was, spec in zip(before.leaves, now.leaves, strict=True):
-        if was is not spec:
-            what = "a shape" if was.shape != spec.shape else "a dtype"
-            return what, f"an array was {was!r}, and is {spec!r} now"
-    steps = _steps_within(program.block)
-    for (op, arguments, place), old, new in zip(steps, before.arguments, now.arguments, strict=True):
-        changed = [i for i, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
-        if changed:
-            name, argument = op.argument_names[changed[0]], arguments[changed[0]]
+    for old, spec in zip(before.inputs, now.inputs, strict=True):
+        if old is not spec:
+            what = "a shape" if old.shape != spec.shape else "a dtype"
+            return what, f"an array was {old!r}, and is {spec!r} now"
+    places = now.places or (None,) * len(names)
+    for (op, arguments, _), (_, others, _), place in zip(now.steps, before.steps, places, strict=True):
+        for name, argument, other in zip(op.argument_names, arguments, others, strict=True):
+            if hash(argument) == hash(other):
+                continue
+            if bodies := bodies_in([argument]):
+                pairs = zip(bodies_in([other]), bodies, strict=False)
+                return next((within for pair in pairs if (within := block_difference(*pair)) is not None), None)
             if getattr(argument, "opaque", False):
                 return "a function object", f"F.{op.name} gets a new one each time"
             where = "" if place is None else f", at {place}"
@@ -119,16 +94,19 @@ class _CompiledLine:
     """The compilations caused by one line of the user's program."""
 
     def __init__(self) -> None:
-        self.last: ProgramStructure | None = None
+        self.last: Callable[[], Block | None] = lambda: None
+        """The block that was compiled last, unless it held something of the user's that is gone."""
         self.count = 0
         self.seconds = 0.0
         self.has_warned = False
         self.lock = threading.Lock()
 
-    def add(self, program: Program, structure: ProgramStructure, seconds: float) -> tuple[str, str] | None:
+    def add(self, block: Block, seconds: float) -> tuple[str, str] | None:
         """Count a compilation; returns a difference if it is time to warn."""
-        difference = None if self.last is None else program_difference(self.last, program, structure)
-        self.last = structure
+        last = self.last()
+        difference = None if last is None else block_difference(last, block)
+        is_users = block.opaque or any([op.tables is not None for op in block.ops])
+        self.last = weakref.ref(block) if is_users else lambda: block
         if difference is None:
             self.count, self.seconds = 1, seconds
             return None
@@ -148,10 +126,9 @@ def warn_of_repetition(program: Program, seconds: float, place: SourceLocation) 
     compiled similar ones again and again."""
     if len(program.block.steps) > _MOST_STEPS:
         return
-    structure = compared_structure(program)
     line: _CompiledLine = _lines.get((place.file, place.line), _CompiledLine)
     with line.lock:
-        difference = line.add(program, structure, seconds)
+        difference = line.add(program.block, seconds)
     if difference is not None:
         what, how = difference
         message = (f"this line has compiled {line.count} graphs that differ only in {what}, which took "

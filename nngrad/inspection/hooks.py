@@ -133,12 +133,12 @@ def set_function_post_hook(key: str, function_post_hook: Callback | None) -> Non
 
 def unset_function_pre_hook(key: str) -> None:
     """Remove the function that `set_function_pre_hook` set with `key`, if any."""
-    _unset("pre", key)
+    _listen(f"function_pre_hook {key}", None)
 
 
 def unset_function_post_hook(key: str) -> None:
     """Remove the function that `set_function_post_hook` set with `key`, if any."""
-    _unset("post", key)
+    _listen(f"function_post_hook {key}", None)
 
 
 def _set(when: str, key: str, callback: Callback | None) -> None:
@@ -148,10 +148,6 @@ def _set(when: str, key: str, callback: Callback | None) -> None:
         raise TypeError(f"function_{when}_hook: expected a function of a Function, got {callback!r}")
     kind = "before" if when == "pre" else "after"
     _listen(f"function_{when}_hook {key}", lambda event: callback(event.function), kind)
-
-
-def _unset(when: str, key: str) -> None:
-    _listen(f"function_{when}_hook {key}", None)
 
 
 def _listen(key: str, listener: Callable[[Event], Any] | None, *kinds: Any) -> None:
