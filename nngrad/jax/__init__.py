@@ -7,7 +7,6 @@ u_xx = jax.vmap(nj.nth_derivative(u, 2))     # in place of jax.vmap(jax.grad(jax
 
 from .from_jax import from_jax as from_jax
 from .taylor import jet as jet
-from .transformed import checkpoint as checkpoint
 from .transforms import bilaplacian as bilaplacian
 from .transforms import derivatives as derivatives
 from .transforms import divergence as divergence

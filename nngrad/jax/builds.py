@@ -7,7 +7,7 @@ evaluated at all points at once, and derivatives are per point. A result that ca
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -31,30 +31,19 @@ from .values import ComplexPair, is_pair
 Argnums = int | tuple[int, ...]
 
 
-def grad(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool,
-    allow_int: bool,
-) -> Any:  # fmt: skip
-    """The gradient, with the auxiliary output of `fun` if it has one."""
-    options = argnums, has_aux, holomorphic, allow_int
-    _, gradients, auxiliary = _differentiated("grad", fun, args, kwargs, rows, *options)
-    return (gradients, auxiliary) if has_aux else gradients
+class Options(NamedTuple):
+    """What a transformation that JAX has too is given: its own name, and JAX's arguments."""
+
+    name: str
+    argnums: Argnums
+    has_aux: bool
+    holomorphic: bool
+    allow_int: bool
 
 
-def value_and_grad(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool,
-    allow_int: bool,
-) -> Any:  # fmt: skip
-    """The value and the gradient, with the auxiliary output of `fun` if it has one."""
-    options = argnums, has_aux, holomorphic, allow_int
-    y, gradients, auxiliary = _differentiated("value_and_grad", fun, args, kwargs, rows, *options)
-    return ((y, auxiliary) if has_aux else y), gradients
-
-
-def _differentiated(
-    name: str, fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool,
-    holomorphic: bool, allow_int: bool,
-) -> tuple[Any, Any, Any]:  # fmt: skip
+def value_and_grad(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, options: Options) -> Any:
+    """The gradient, after the value unless the name is grad, with the auxiliary output of `fun` if it has one."""
+    name, argnums, has_aux, holomorphic, allow_int = options
     chosen = _chosen(name, args, argnums)
     if holomorphic:
         _check_complex(name, "arguments to differentiate by", chosen)
@@ -72,7 +61,10 @@ def _differentiated(
     (y, auxiliary), derivatives = _by_rules((y, auxiliary), moving, derivatives)
     found = iter(derivatives)
     gradients = [WithoutTangent(x.shape) if allow_int and is_whole(x) else next(found) for x in leaves]
-    return y, conjugate(jax.tree.unflatten(tree, gradients)), auxiliary
+    gradient = conjugate(jax.tree.unflatten(tree, gradients))
+    if name == "grad":
+        return (gradient, auxiliary) if has_aux else gradient
+    return ((y, auxiliary) if has_aux else y), gradient
 
 
 def _check_complex(name: str, what: str, tree: Any) -> None:
@@ -91,13 +83,11 @@ def _by_rules(results: Any, moving: Sequence[Variable], derivatives: Sequence[Va
     return again, found[len(ys) :]
 
 
-def jacobian(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool,
-    allow_int: bool, name: str,
-) -> Any:  # fmt: skip
+def jacobian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, options: Options) -> Any:
     """The Jacobian, block by block. The name decides the dtypes of the blocks and which complex numbers are allowed, as
     in jax.jacfwd and jax.jacrev."""
-    every, tree = _floating(name, args, argnums, holomorphic, allow_int)
+    name, _, has_aux, holomorphic, _ = options
+    every, tree = _floating(args, options)
     leaves = [x for x in every if not is_whole(x)]
     if name != "jacfwd":
         note_reverse_mode(leaves)
@@ -112,7 +102,6 @@ def jacobian(
             shown = "arguments" if complex_in else "results"
             raise TypeError(f"{name}: {shown} are complex; for a holomorphic fun pass holomorphic=True")
     parts = jax.tree.leaves(y)
-    rows.check_meant(name, parts, leaves)
     rows.check_independent(parts, leaves)
     found_rows = _jacobian(parts, leaves, rows) if leaves else [()] * len(parts)
     found = iter(zip(parts, found_rows, strict=True))
@@ -152,11 +141,10 @@ def _jacobian(parts: list[Variable], leaves: list[Variable], rows: RowAxes) -> l
     return [[next(found) for _ in leaves] for _ in parts]
 
 
-def hessian(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool
-) -> Any:
+def hessian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, options: Options) -> Any:
     """The Hessian, block by block."""
-    leaves, tree = _floating("hessian", args, argnums, holomorphic)
+    _, _, has_aux, holomorphic, _ = options
+    leaves, tree = _floating(args, options)
     note_reverse_mode(leaves)
     if any(map(is_pair, jax.tree.leaves(tree.unflatten(leaves), is_leaf=is_pair))):
         raise TypeError("hessian: an argument is complex; for a holomorphic fun pass holomorphic=True")
@@ -168,12 +156,10 @@ def hessian(
         raise TypeError("hessian: the results are complex; for a holomorphic fun pass holomorphic=True")
     parts = jax.tree.leaves(y)
     _check_floating("hessian", parts, "results")
+    rows.check_independent(parts, leaves)
     if isinstance(y, Variable | ComplexPair) and y.shape == rows.shape:
-        rows.check_independent(parts, leaves)
         second = [_hessian(part, leaves, rows) for part in parts]
     else:
-        rows.check_meant("hessian", parts, leaves)
-        rows.check_independent(parts, leaves)
         second = [_jacobian(row, leaves, rows) for row in _jacobian(parts, leaves, rows)]
     auxiliary, _ = _by_rules(auxiliary, leaves, [])
     found = iter([
@@ -234,11 +220,6 @@ def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     return conjugate(jax.tree.unflatten(tree, like(leaves, hvp_of(y, leaves, vectors))))
 
 
-def called(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
-    """The result of `fun`, for when nothing has been differentiated yet: `value` would lose custom rules."""
-    return fun(*args, **kwargs)
-
-
 def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     """The result of `fun` as differentiation sees it: with the values that custom rules give."""
     moving = [x for x in jax.tree.leaves(args) if isinstance(x, Variable) and not is_whole(x)]
@@ -275,7 +256,6 @@ def of_rows(
     note_reverse_mode([x])
     if batched and rows.size is not None:
         raise NotByRows
-    rows.check_meant(name, ys, [x])
     rows.check_independent(ys, [x])
     made = [operator(part, x, batched=batched or rows.size is not None) for part in ys]
     return made[0] if len(made) == 1 else jax.tree.map(ComplexPair, *made)
@@ -363,10 +343,9 @@ def _check_number(name: str, y: Any, rows: RowAxes) -> None:
         raise TypeError(f"{name}: fun must return a floating scalar, got {shown}{several}")
 
 
-def _floating(
-    name: str, args: Any, argnums: Argnums, holomorphic: bool, allow_int: bool = False
-) -> tuple[list[Variable], Any]:
+def _floating(args: Any, options: Options) -> tuple[list[Variable], Any]:
     """The arguments to differentiate by, checked; a holomorphic function is differentiated by the real part."""
+    name, argnums, _, holomorphic, allow_int = options
     chosen = _chosen(name, args, argnums)
     if holomorphic:
         _check_complex(name, "arguments to differentiate by", chosen)

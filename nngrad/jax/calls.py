@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,55 +13,16 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ..extend import Spec, Variable
+from ..extend import Variable
 from ..functions.traced import back, equations_in, without_unread
-
-
-class Graph(Protocol):
-    """The graph that a call runs. It holds none of the user's functions; methods that need them take their `owner`."""
-
-    inputs: Sequence[Spec]
-    outputs: Sequence[Spec]
-
-    key: Hashable
-    """A key for what it computes."""
-    run: Callable[..., Any]
-    """Computes the arrays of the results from those of the inputs; JAX may trace it."""
-
-    @property
-    def run_now(self) -> Callable[..., Any]:
-        """The same for concrete arrays, by an executable that functions made anew share where possible."""
-
-    @property
-    def axes(self) -> Axes:
-        """The named axes over which it has collectives."""
-
-    def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
-        """The function from all inputs, and the tangents of the moving ones, to the results and the tangents of the
-        floating results."""
-
-    def applied(self, owner: Any, inputs: Sequence[Variable]) -> list[Variable]:
-        """The results with these Variables as inputs."""
-
-    def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
-        """Which results depend on the values of the marked inputs."""
-
-    def over_rows(self, owner: Any, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
-        """The graph for a batch of points, along the first axis of some of the inputs.
-
-        Args:
-            owner: The function from which the graph is rebuilt.
-            having_rows: Which of the inputs have that axis.
-            size: Its length.
-            name: The axis name if the graph has collectives over it; else None.
-        """
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GraphCall:
     """The callee of an equation; two are equal if they compute the same."""
 
-    graph: Graph
+    graph: Any
+    """A `GraphOfCall`, or an `OverRowsByJax`. It holds none of the user's functions."""
     owner: Any
     """The function from which the graph can be rebuilt."""
 
@@ -83,7 +44,7 @@ def _empty() -> Jaxpr:
     return empty
 
 
-def results_of_call(graph: Graph, owner: Any, arrays: Sequence[Any]) -> list[Any]:
+def results_of_call(graph: Any, owner: Any, arrays: Sequence[Any]) -> list[Any]:
     """Call a graph on arrays, which may be tracers.
 
     JAX caches facts about an equation by its parameters, in tables that hold jaxprs weakly and anything else for long.
@@ -106,25 +67,21 @@ def graph_called(equation: Any) -> Callable[[Sequence[Variable]], list[Variable]
     return lambda inputs: call.graph.applied(call.owner, inputs)
 
 
-Axes = dict[Any, frozenset[Any]]
-"""Axis names of `jax.vmap` and `jax.shard_map`, each with the effects that tell JAX of collectives over it."""
+def require_one_device(jaxpr: Jaxpr) -> None:
+    """Raise an error if a jaxpr has collectives over named axes around it, or devices within.
 
-
-def axes_in(jaxpr: Jaxpr) -> Axes:
-    """The named axes over which the equations of a jaxpr have collectives, except those mapped within it."""
-    found: Axes = {}
+    Raises:
+        NotImplementedError: It has.
+    """
     for equation in equations_in(jaxpr):
-        if equation.primitive is CALLED:
-            for name, effects in call_in(equation.params["held"]).graph.axes.items():
-                found[name] = found.get(name, frozenset()) | effects
-        if equation.primitive.name == "shard_map":
-            continue
-        for axes in [equation.params.get(key) for key in ("axes", "axis_name")]:
-            for name in axes if isinstance(axes, tuple | list) else (axes,):
-                if name is not None and not isinstance(name, int | np.integer):
-                    own = [effect for effect in equation.effects if getattr(effect, "name", None) == name]
-                    found[name] = found.get(name, frozenset()).union(own)
-    return found
+        axes = [equation.params.get(key) for key in ("axes", "axis_name")]
+        names = [n for each in axes for n in (each if isinstance(each, tuple | list) else (each,))]
+        devices = equation.params["mesh"].size if equation.primitive.name == "shard_map" else 1
+        if devices > 1 or not all([n is None or isinstance(n, int | np.integer) for n in names]):
+            raise NotImplementedError(
+                "functions with collectives (lax.psum), or with jax.shard_map over several devices, are left to JAX. "
+                "Put both around what nngrad.jax returns"
+            )
 
 
 def acts(jaxpr: Jaxpr) -> bool:
@@ -145,11 +102,6 @@ def acts(jaxpr: Jaxpr) -> bool:
     return found
 
 
-def spans_devices(jaxpr: Jaxpr) -> bool:
-    """Whether a jaxpr has a `jax.shard_map` over several devices, which JAX must see when it compiles."""
-    return any([e.primitive.name == "shard_map" and e.params["mesh"].size > 1 for e in equations_in(jaxpr)])
-
-
 _ACTING = {"debug_callback", "debug_print", "io_callback"}
 
 
@@ -159,16 +111,9 @@ def _run(*arrays: Any, held: ClosedJaxpr) -> list[Any]:
 
 VARIES = (
     "nngrad.jax does not track what varies over the devices of jax.shard_map. Pass it check_vma=False if transformed "
-    "functions have collectives over its axes (lax.psum), or differentiate by arguments that are equal on all devices; "
-    "gradients by these are then not summed over the devices"
+    "functions differentiate by arguments that are equal on all devices; gradients by these are then not summed over "
+    "the devices"
 )
-
-
-SEVERAL_AXES = (
-    "collectives over the axes of several jax.vmap, in functions that nngrad.jax transforms, need JAX 0.10 or newer, "
-    f"because second derivatives under jax.jit are wrong before; this is JAX {jax.__version__}"
-)
-HAS_SEVERAL_AXES = jax.__version_info__ >= (0, 10)
 
 
 def varies(aval: Any) -> bool:
@@ -176,16 +121,12 @@ def varies(aval: Any) -> bool:
     return bool(getattr(getattr(aval, "mat", aval), "varying", None) or getattr(aval, "vma", None))
 
 
-def _results(*avals: Any, held: ClosedJaxpr) -> tuple[list[Any], set[Any]]:
+def _results(*avals: Any, held: ClosedJaxpr) -> list[Any]:
     graph = call_in(held).graph
     plain = [jax.core.ShapedArray(spec.shape, a.dtype) for spec, a in zip(graph.inputs, avals, strict=True)]
     if all([a.update(weak_type=False) == b for a, b in zip(avals, plain, strict=True)]):
-        found = [jax.core.ShapedArray(y.shape, jax.dtypes.canonicalize_dtype(y.dtype)) for y in graph.outputs]
-    elif graph.axes and any(map(varies, avals)):
-        raise ValueError(VARIES)
-    else:  # arrays, and so results, are divided among devices
-        found = list(jax.make_jaxpr(graph.run)(*avals).out_avals)
-    return found, set().union(*graph.axes.values())
+        return [jax.core.ShapedArray(y.shape, jax.dtypes.canonicalize_dtype(y.dtype)) for y in graph.outputs]
+    return list(jax.make_jaxpr(graph.run)(*avals).out_avals)  # arrays, and so results, are divided among devices
 
 
 def _pushed(primals: Sequence[Any], tangents: Sequence[Any], *, held: ClosedJaxpr) -> Any:
@@ -205,20 +146,15 @@ def _pushed(primals: Sequence[Any], tangents: Sequence[Any], *, held: ClosedJaxp
     ]
 
 
-def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held: ClosedJaxpr) -> Any:
-    """The batching rule; `mapped` has the axis name and size."""
+def _over_rows(arrays: Sequence[Any], axes: Sequence[Any], *, held: ClosedJaxpr) -> Any:
+    """The batching rule."""
     call = call_in(held)
     graph, owner = call.graph, call.owner
-    if len(graph.axes) > 1 and not HAS_SEVERAL_AXES:
-        raise NotImplementedError(SEVERAL_AXES)
     having_rows = tuple([axis is not None for axis in axes])
-    name = mapped.name if mapped.name in graph.axes else None
-    if name is None and not any(having_rows):
-        results = results_of_call(graph, owner, arrays)
-        return results, [None] * len(results)
+    (size, *_) = [int(a.shape[axis]) for a, axis in zip(arrays, axes, strict=True) if axis is not None]
     first = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes, strict=True)]
-    results = results_of_call(graph.over_rows(owner, having_rows, int(mapped.size), name), owner, first)
-    reached = graph.reached_by(having_rows) if name is None and mapped.size else [True] * len(results)
+    results = results_of_call(graph.over_rows(owner, having_rows, size), owner, first)
+    reached = graph.reached_by(having_rows) if size else [True] * len(results)
     found = [0 if with_rows else None for with_rows in reached]  # `out_axes=None` returns results without the axis
     return [y[0] if axis is None else y for y, axis in zip(results, found, strict=True)], found
 
@@ -239,8 +175,8 @@ def _lowered(context: Any, *operands: Any, held: ClosedJaxpr) -> Any:
 
 
 CALLED.def_impl(_run)
-CALLED.def_effectful_abstract_eval(_results)
+CALLED.def_abstract_eval(_results)
 ad.primitive_jvps[CALLED] = _pushed
 ad.primitive_transposes[CALLED] = _transposed
-batching.fancy_primitive_batchers[CALLED] = _over_rows
+batching.primitive_batchers[CALLED] = _over_rows
 mlir.register_lowering(CALLED, _lowered)

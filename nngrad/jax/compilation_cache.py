@@ -32,9 +32,8 @@ def cache_compilations(directory: str | os.PathLike[str] | None = None) -> Path:
 
     Raises:
         TypeError: `directory` is neither a string, nor a path, nor None.
-        NotADirectoryError: It is, or is in, something else than a directory.
-        PermissionError: It cannot be created or written to; or everybody may write to it.
-        OSError: It cannot be created for another reason.
+        PermissionError: Everybody may write to it.
+        OSError: It cannot be created.
     """
     if directory is not None and not isinstance(directory, str | os.PathLike):
         raise TypeError(f"directory: expected a string, a path or None, got {type(directory).__name__}")
@@ -42,14 +41,7 @@ def cache_compilations(directory: str | os.PathLike[str] | None = None) -> Path:
         set_for_jax: str | None = jax.config.values["jax_compilation_cache_dir"]
         directory = set_for_jax or Path(user_cache_dir("nngrad", False)) / "compilations"
     path = Path(directory).expanduser().absolute()
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except FileExistsError:
-        raise NotADirectoryError(f"directory: {path} exists and is not a directory") from None
-    except OSError as error:
-        raise type(error)(error.errno, f"directory: {path} cannot be created: {error.strerror}") from None
-    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
-        raise PermissionError(f"directory: {path} cannot be written to")
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if os.name == "posix" and path.stat().st_mode & stat.S_IWOTH:
         raise PermissionError(
             f"directory: {path} can be written to by everybody, who could put code there that you run; choose a "

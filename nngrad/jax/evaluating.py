@@ -16,7 +16,6 @@ from ..functions.traced import (
     alone,
     bodies_of,
     called_function,
-    equations_in,
     is_key,
     name_of,
     primitives_in,
@@ -114,20 +113,6 @@ def _evaluated_on_host(equation: Any, values: Sequence[KnownArray]) -> KnownArra
 
 Closure = tuple[Callable[..., list[Any]], list[Variable], list[str]]
 """A function of arrays, the Variables whose arrays it takes, and the names of its primitives."""
-
-
-def require_compiled(equation: Any) -> None:
-    """Raise an error if JAX cannot compile an equation: a primitive in it has an `impl` but no lowering.
-
-    Raises:
-        NotImplementedError: JAX cannot compile it.
-    """
-    for each in equations_in(alone(equation).jaxpr):
-        run = each.primitive.impl
-        module = getattr(getattr(run, "func", run), "__module__", None) or ""
-        if not module.startswith(("jax.", "nngrad.")):
-            single = alone(each)
-            jax.jit(jaxpr_as_fun(single)).lower(*single.in_avals)
 
 
 def closure_of(equation: Any, given: list[Value]) -> Closure:

@@ -24,7 +24,7 @@ from ..extend import (
     spec_of,
 )
 from ..functions.traced import Fixed, Given, JaxFunction, Key, Trace, Traced, options_as_tuples
-from .calls import acts, axes_in, spans_devices
+from .calls import acts, require_one_device
 from .opening import Opening
 from .report import Opened
 from .surroundings import ArgumentKinds, surroundings_of_now
@@ -37,7 +37,7 @@ MOST_REPORTS = 64
 class OpenedFunction(JaxFunction):
     """A JAX function on Variables, opened equation by equation; made by `from_jax`."""
 
-    def __init__(self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...]) -> None:
+    def __init__(self, fun: Callable[..., Any], nums: tuple[int, ...] = (), names: tuple[str, ...] = ()) -> None:
         super().__init__(fun, nums, names, kind="from_jax")
         self._reports: dict[Hashable, Opened] = {}  # of traces that serve a single call
         self._unopened: dict[str, int] = {}
@@ -67,9 +67,8 @@ class OpenedFunction(JaxFunction):
     def _outputs(self, trace: Trace, inputs: list[Variable]) -> list[Variable]:
         around = surroundings_of_now()
         if around is not None:
-            around.axes.update(axes_in(trace.function.jaxpr.jaxpr))
+            require_one_device(trace.function.jaxpr.jaxpr)
             around.acts |= acts(trace.function.jaxpr.jaxpr)
-            around.spans_devices |= spans_devices(trace.function.jaxpr.jaxpr)
         if trace.function.report.transformed:
             return opened_with(Opening(), trace.function.jaxpr, inputs)
         body: Block = trace.function.body
@@ -106,9 +105,6 @@ class OpenedFunction(JaxFunction):
 
 class PartedFunction(OpenedFunction):
     """A JAX function on Variables whose complex arguments and results are pairs of Variables (`ComplexPair`)."""
-
-    def __init__(self, fun: Callable[..., Any]) -> None:
-        super().__init__(fun, (), ())
 
     def _returned(self, results: Any) -> Any:
         return parted(results)
@@ -179,9 +175,7 @@ def opened_with(opening: Opening, jaxpr: ClosedJaxpr, inputs: Sequence[Value]) -
 
 
 def from_jax(
-    fun: Callable[..., Any],
-    static_argnums: int | Iterable[int] = (),
-    static_argnames: str | Iterable[str] = (),
+    fun: Callable[..., Any], static_argnums: int | Iterable[int] = (), static_argnames: str | Iterable[str] = ()
 ) -> OpenedFunction:
     """A JAX function as a function on Variables, made of nngrad's own functions.
 

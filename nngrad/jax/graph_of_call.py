@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,10 +42,10 @@ from ..functions.traced import (
     jaxpr_for,
 )
 from .authors_rules import by_their_rules, with_opaque
-from .calls import Axes, Graph, results_of_call
+from .calls import results_of_call
 from .from_jax import from_jax
-from .rows import NotByRows, RowAxes
-from .surroundings import Surroundings, noting_reverse_mode, surroundings_of_now, taking_from
+from .rows import RowAxes
+from .surroundings import Surroundings, noting_reverse_mode, taking_from
 from .to_jax import compiled_as_equal_graphs, to_jax
 
 MOST_NUMBERS_OF_ROWS = 16
@@ -65,17 +65,6 @@ def jax_transposes_loops() -> bool:
     except AssertionError:
         return False
     return True
-
-
-class Owner(Protocol):
-    """A transformed function."""
-
-    @property
-    def key(self) -> Hashable:
-        """The transformations that are applied to the function."""
-
-    def on_variables(self, rows: RowAxes, args: Any, kwargs: Any) -> Any:
-        """Its results for Variables, as pytrees."""
 
 
 class CallArguments(NamedTuple):
@@ -100,15 +89,13 @@ class GraphOfCall:
         surroundings: The values that the function closes over from JAX's traces around it.
         having_rows: Which of the arrays, and of the closed-over values, have a row axis.
         size: The number of rows; None for one point.
-        name: The axis name if the function has collectives over the rows; else None.
     """
 
     def __init__(
-        self, owner: Owner, arguments: CallArguments, inputs: Sequence[Spec], surroundings: Surroundings,
-        having_rows: tuple[bool, ...] = (), size: int | None = None, name: Any = None,
+        self, owner: Any, arguments: CallArguments, inputs: Sequence[Spec], surroundings: Surroundings,
+        having_rows: tuple[bool, ...] = (), size: int | None = None,
     ) -> None:  # fmt: skip
-        self._arguments, self._having_rows, self._size = arguments, having_rows, size
-        self._name, self._count = name, len(inputs)
+        self._arguments, self._having_rows, self._size, self._count = arguments, having_rows, size, len(inputs)
         self.surroundings = surroundings
         variables = [placeholder(spec, repr(owner)) for spec in inputs]
         built, is_users = watching_for_users_code(lambda: self._built(owner, variables))
@@ -117,8 +104,7 @@ class GraphOfCall:
         """Whether later calls may use it: it contains no tracers of JAX, and no rule of the user's."""
         self._inputs = [*variables, *surroundings.variables]
         self.key: Hashable = ByIdentity(self) if is_users else (
-            owner.key, arguments, tuple(inputs), having_rows, size, name, surroundings.key,
-            registry.version,
+            owner.key, arguments, tuple(inputs), having_rows, size, surroundings.key, registry.version,
         )  # fmt: skip
         self.inputs: Sequence[Spec] = [x.spec for x in self._inputs]
         self.outputs: Sequence[Spec] = [y.spec for y in self._outputs]
@@ -130,12 +116,11 @@ class GraphOfCall:
 
     @functools.cached_property
     def run_now(self) -> Callable[..., Any]:
-        """See `Graph`."""
-        has_own = self._is_users or self.axes
-        return (None if has_own else compiled_as_equal_graphs(self._outputs, self._inputs)) or self.run
+        """The same as `run` for concrete arrays, by an executable that functions made anew share where possible."""
+        return (None if self._is_users else compiled_as_equal_graphs(self._outputs, self._inputs)) or self.run
 
     @classmethod
-    def of_arrays(cls, owner: Owner, arguments: CallArguments, arrays: Sequence[Any]) -> GraphOfCall:
+    def of_arrays(cls, owner: Any, arguments: CallArguments, arrays: Sequence[Any]) -> GraphOfCall:
         """The graph for arrays of these shapes and dtypes.
 
         Raises:
@@ -150,13 +135,13 @@ class GraphOfCall:
         return graph
 
     @contained
-    def _built(self, owner: Owner, variables: Sequence[Variable]) -> tuple[list[Variable], Any]:
+    def _built(self, owner: Any, variables: Sequence[Variable]) -> tuple[list[Variable], Any]:
         Switched().from_now_on(alone=True)
         with noting_reverse_mode() as self._pulled, deriving_rules_once():
             return self._results(owner, variables, self.surroundings)
 
     def _results(
-        self, owner: Owner, variables: Sequence[Variable], surroundings: Surroundings
+        self, owner: Any, variables: Sequence[Variable], surroundings: Surroundings
     ) -> tuple[list[Variable], Any]:
         own = iter(variables)
         leaves = [next(own) if kept is None else kept for kept in self._arguments.fixed]
@@ -165,19 +150,19 @@ class GraphOfCall:
         rows = RowAxes()
         if self._size is not None:
             having = zip([*variables, *surroundings.variables], self._having_rows, strict=True)
-            rows = RowAxes(self._size, having, self._name)
+            rows = RowAxes(self._size, having)
         with taking_from(surroundings):
             results, tree = jax.tree.flatten(owner.on_variables(rows, args, kwargs))
         return results, tree
 
-    def called(self, owner: Owner, arrays: Sequence[Any]) -> Any:
+    def called(self, owner: Any, arrays: Sequence[Any]) -> Any:
         """The pytree of results for arrays, which may be tracers."""
         results = results_of_call(self, owner, arrays)
         if any(self._weak_outputs):
             results = [weakly_typed(y) if weak else y for y, weak in zip(results, self._weak_outputs, strict=True)]
         return jax.tree.unflatten(self.tree_of_results, results)
 
-    def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
+    def applied(self, owner: Any, inputs: Sequence[Variable]) -> list[Variable]:
         """The results with these Variables as inputs; their derivation is recorded."""
         if entangled(inputs):
             return self.copied(inputs)
@@ -194,9 +179,6 @@ class GraphOfCall:
             having_rows: Which of them have a row axis; if any has, all results have.
             size: The length of that axis.
         """
-        around = surroundings_of_now()
-        if around is not None:
-            around.axes.update(self.axes)
         block, constants = self._closed
         if any(having_rows):
             kinds = [*["each" if has_rows else "" for has_rows in having_rows], *[""] * len(constants)]
@@ -268,13 +250,8 @@ class GraphOfCall:
 
         return run
 
-    @property
-    def axes(self) -> Axes:
-        """See `Graph`."""
-        return self.surroundings.axes
-
     def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
-        """See `Graph`."""
+        """Which results depend on the values of the marked inputs."""
         given = [x for x, is_given in zip(self._inputs, inputs, strict=True) if is_given]
         _, reached, _ = path_between(self._outputs, given, of_values=True)
         return [id(y) in reached for y in self._outputs]
@@ -285,27 +262,27 @@ class GraphOfCall:
         _, reached, _ = path_between(self._pulled, given, of_values=True)
         return any([id(x) not in reached for x in self._pulled])
 
-    def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
-        """The graph for a batch of points; if it cannot be built, `jax.vmap` of this one."""
-        key = having_rows, size, name, named_axes()
-        found: Graph | None = self._over_rows.find(key)
-        return found or self._over_rows.keep(key, self._made_over_rows(owner, having_rows, size, name))
+    def over_rows(self, owner: Any, having_rows: tuple[bool, ...], size: int) -> GraphOfCall | OverRowsByJax:
+        """The graph for a batch of points, along the first axis of the inputs that have rows; if it cannot be built,
+        `jax.vmap` of this one."""
+        key = having_rows, size, named_axes()
+        graph: GraphOfCall | OverRowsByJax
+        graph = self._over_rows.get(key, lambda: self._made_over_rows(owner, having_rows, size))
+        return graph
 
-    def _made_over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any) -> Graph:
+    def _made_over_rows(self, owner: Any, having_rows: tuple[bool, ...], size: int) -> GraphOfCall | OverRowsByJax:
         if self._size is not None:
-            return OverRowsByJax(self, having_rows, size, name)
+            return OverRowsByJax(self, having_rows, size)
         inputs = [with_rows(x, size) if has_rows else x for x, has_rows in zip(self.inputs, having_rows, strict=True)]
         count = self._count
         surroundings = self.surroundings.held_by([placeholder(x, repr(owner)) for x in inputs[count:]])
         try:
             with deriving_rules_once(anew=True):
-                whole = GraphOfCall(owner, self._arguments, inputs[:count], surroundings, having_rows, size, name)
-        except Exception as error:  # such as a rule that JAX maps when applied, and cannot differentiate mapped
-            if name is not None and not isinstance(error, NotByRows):
-                raise
-            return OverRowsByJax(self, having_rows, size, name)
+                whole = GraphOfCall(owner, self._arguments, inputs[:count], surroundings, having_rows, size)
+        except Exception:  # NotByRows; or such as a rule that JAX maps when applied, and cannot differentiate mapped
+            return OverRowsByJax(self, having_rows, size)
         expected = [with_rows(y, size) for y in self.outputs]
-        return whole if whole.outputs == expected else OverRowsByJax(self, having_rows, size, name)
+        return whole if whole.outputs == expected else OverRowsByJax(self, having_rows, size)
 
 
 class OverRowsByJax:
@@ -315,25 +292,23 @@ class OverRowsByJax:
         graph: The graph.
         having_rows: Which of its inputs have a row axis.
         size: Its length.
-        name: As for `GraphOfCall`.
     """
 
-    def __init__(self, graph: Graph, having_rows: tuple[bool, ...], size: int, name: Any = None) -> None:
-        self._graph, self._having_rows, self._size, self._name = graph, having_rows, size, name
-        self.key: Hashable = OverRowsByJax, graph.key, having_rows, size, name
-        self.axes: Axes = {other: effects for other, effects in graph.axes.items() if other != name}
+    def __init__(self, graph: GraphOfCall | OverRowsByJax, having_rows: tuple[bool, ...], size: int) -> None:
+        self._graph, self._having_rows, self._size = graph, having_rows, size
+        self.key: Hashable = OverRowsByJax, graph.key, having_rows, size
         self._axes = tuple([0 if has_rows else None for has_rows in having_rows])
         self.inputs: Sequence[Spec] = [
             with_rows(x, size) if has_rows else x for x, has_rows in zip(graph.inputs, having_rows, strict=True)
         ]
         self.outputs: Sequence[Spec] = [with_rows(y, size) for y in graph.outputs]
         self._pushed: dict[tuple[int, ...], Callable[..., Any]] = {}
-        self.run: Callable[..., Any] = jax.jit(jax.vmap(graph.run, self._axes, axis_size=size, axis_name=name))
+        self.run: Callable[..., Any] = jax.jit(jax.vmap(graph.run, self._axes, axis_size=size))
         self.run_now = self.run
 
-    def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
+    def applied(self, owner: Any, inputs: Sequence[Variable]) -> list[Variable]:
         """The results for Variables as inputs; JAX also maps the rules of opaque functions."""
-        if isinstance(self._graph, GraphOfCall) and self._size and self._name is None and not self._graph.is_opaque:
+        if isinstance(self._graph, GraphOfCall) and self._size and not self._graph.is_opaque:
             return self._graph.copied(inputs, self._having_rows, self._size)
         return opened_apart(self.run, inputs)
 
@@ -342,16 +317,16 @@ class OverRowsByJax:
         if moving not in self._pushed:
             axes = (*self._axes, *[self._axes[i] for i in moving])
             each = self._graph.pushforward(moving)
-            self._pushed[moving] = jax.jit(jax.vmap(each, axes, axis_size=self._size, axis_name=self._name))
+            self._pushed[moving] = jax.jit(jax.vmap(each, axes, axis_size=self._size))
         return self._pushed[moving]
 
     def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
         """All of them, since nothing more precise is known."""
         return [True] * len(self.outputs)
 
-    def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
+    def over_rows(self, owner: Any, having_rows: tuple[bool, ...], size: int) -> GraphOfCall | OverRowsByJax:
         """Map it once more."""
-        return OverRowsByJax(self, having_rows, size, name)
+        return OverRowsByJax(self, having_rows, size)
 
 
 def weakly_typed(array: Any) -> Any:
@@ -369,12 +344,8 @@ def read_beside(tangents: Sequence[Variable], moved: Sequence[Variable], inputs:
 
 def opened_apart(run: Callable[..., Any], inputs: Sequence[Variable]) -> list[Variable]:
     """Open a function of arrays without closed-over tracers, and apply it."""
-    around = surroundings_of_now()
-    with taking_from(Surroundings()) as own:
-        results = list(from_jax(run)(*inputs))
-    if around is not None:
-        around.axes.update(own.axes)
-    return results
+    with taking_from(Surroundings()):
+        return list(from_jax(run)(*inputs))
 
 
 def entangled(inputs: Sequence[Variable]) -> bool:

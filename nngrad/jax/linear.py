@@ -63,44 +63,30 @@ class Vectors:
         return tuple(found)
 
 
-@jax.tree_util.register_pytree_node_class
+@dataclass(frozen=True)
 class LinearFunction:
-    """The derivative of a function at a point. It is a pytree of the arrays it is computed from, so `jax.jit` can
-    return it and take it as an argument.
+    """The derivative of a function at a point, as a function of the arrays it is computed from and of vectors."""
 
-    Args:
-        call: The graph that computes it.
-        at: The arrays that come before its arguments.
-        around: The arrays that come after them.
-        takes: The structure of its arguments.
-        is_one: Whether it takes one pytree, rather than a tuple of arguments.
-    """
+    call: GraphCall
+    """The graph that computes it."""
+    takes: Vectors
+    """The structure of its vectors."""
+    is_one: bool
+    """Whether it takes one pytree of vectors, rather than one for each argument."""
 
-    def __init__(
-        self, call: GraphCall, at: tuple[Any, ...], around: tuple[Any, ...], takes: Vectors, is_one: bool
-    ) -> None:
-        self._call, self._at, self._around, self._takes, self._is_one = call, at, around, takes, is_one
-
-    def __call__(self, *vectors: Any) -> Any:
-        graph, owner = self._call.graph, self._call.owner
-        moving = self._takes.moving(_argument(vectors) if self._is_one else vectors)
+    def __call__(self, at: Sequence[Any], around: Sequence[Any], *vectors: Any) -> Any:
+        """The derivative; the arrays `at` come before the vectors among the inputs of the graph, `around` after."""
+        graph, owner = self.call.graph, self.call.owner
+        moving = self.takes.moving(_argument(vectors) if self.is_one else vectors)
         along = [leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf) for leaf in jax.tree.leaves(parted(moving))]
-        return graph.called(owner, [*self._at, *along, *self._around])  # type: ignore[attr-defined]
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The arrays, and the static rest."""
-        return (self._at, self._around), (self._call, self._takes, self._is_one)
-
-    @classmethod
-    def tree_unflatten(cls, rest: tuple[Any, ...], arrays: tuple[Any, ...]) -> LinearFunction:
-        """The function with these arrays."""
-        return cls(rest[0], *arrays, *rest[1:])
+        return graph.called(owner, [*at, *along, *around])
 
 
 def linear_function(
     transformed: Transformed, primals: tuple[Any, ...], vectors: Sequence[Any], takes: Vectors, is_one: bool
 ) -> Any:
-    """Fix the primals of a transformed function of primals and vectors, which leaves a function of vectors.
+    """Fix the primals of a transformed function of primals and vectors, which leaves a function of vectors. It is a
+    pytree of the arrays it is computed from, so `jax.jit` can return it and take it as an argument.
 
     Args:
         transformed: The function of primals and of the floating vectors.
@@ -114,8 +100,8 @@ def linear_function(
     graph, arrays = transformed.graph_of(primals, tuple(vectors))
     around = len(graph.surroundings.tracers)
     before = len(arrays) - len(jax.tree.leaves(parted(tuple(vectors)))) - around
-    call = GraphCall(graph, transformed.computation)
-    return LinearFunction(call, tuple(arrays[:before]), tuple(arrays[len(arrays) - around :]), takes, is_one)
+    linear = LinearFunction(GraphCall(graph, transformed.computation), takes, is_one)
+    return jax.tree_util.Partial(linear, tuple(arrays[:before]), tuple(arrays[len(arrays) - around :]))
 
 
 def floating(tree: Any) -> list[Any]:

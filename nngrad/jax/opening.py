@@ -15,12 +15,12 @@ from .. import functions as F
 from ..extend import Switched, Variable, contained, placeholder, spec_of
 from ..functions.traced import CALLS, CUSTOM_RULES, called_function, count_closed_over, frozen, is_key, name_of
 from .calls import graph_called
-from .evaluating import closure_of, evaluated_now, may_run_now, require_compiled
+from .evaluating import closure_of, evaluated_now, may_run_now
 from .pointwise import PointwiseFunction, complex_pointwise, depends_by_places, pointwise
 from .primitives import COMPLEX, COMPLEX_POINTWISE, CONTROL, POINTWISE, RULES, JaxprEquation, Unsupported
 from .primitives.control import Saving, stays_checkpoint
 from .primitives.registry import require, variable
-from .recognition import inlined_calls, is_pointwise, recognised
+from .recognition import inlined_calls, recognised
 from .report import Opened
 from .surroundings import value_of_constant
 from .values import (
@@ -55,7 +55,6 @@ class Opening:
         self._found: dict[Any, list[Value]] = {}
         self._kept: list[Any] = []  # keeps objects alive that are found by identity
         self._saving: Saving | None = None
-        self.policy: Any = None
 
     def run(self, jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
         """The results of a jaxpr. Recurses into calls, which are nested a few levels deep at most."""
@@ -89,18 +88,13 @@ class Opening:
         return self.run(closed.jaxpr, [known(c) for c in closed.consts], args)
 
     @contextlib.contextmanager
-    def saving(self, saving: Saving | None = None, policy: Any = None) -> Iterator[None]:
-        """Open what follows as part of a checkpoint.
-
-        Args:
-            saving: Takes the values that a policy saves outside loops and branches.
-            policy: The policy of loop and branch bodies that are checkpoints themselves; None if they are not.
-        """
-        before, self._saving, self.policy = (self._saving, self.policy), saving, policy
+    def saving(self, saving: Saving | None = None) -> Iterator[None]:
+        """Open what follows as part of a checkpoint, whose policy saves values outside loops and branches."""
+        before, self._saving = self._saving, saving
         try:
             yield
         finally:
-            self._saving, self.policy = before
+            self._saving = before
 
     def _results(self, equation: Any, given: list[Value]) -> list[Value]:
         name = name_of(equation)
@@ -187,7 +181,7 @@ class Opening:
             values = [v.variable() if isinstance(v, KnownArray) and not rule.takes_known else v for v in given]
             results = rule.function(JaxprEquation(equation), *values)
         elif held and name in CONTROL and not any([isinstance(v, Delayed | ComplexPair) for v in given]):
-            with self.saving(policy=self.policy):
+            with self.saving():
                 results = CONTROL[name](self, JaxprEquation(equation), given)
         require(results is not None, "it has no rule")
         self.report.opened[name] += 1
@@ -229,7 +223,6 @@ class Opening:
 
     def _opaque(self, equation: Any, given: list[Value], reason: str) -> list[Value]:
         """The results of an equation as one opaque function."""
-        require_compiled(equation)
         name = name_of(equation)
         alike = len({tuple(v.aval.shape) for v in (*equation.invars, *equation.outvars)}) == 1
         if self._inlined and name in POINTWISE and alike:
@@ -244,8 +237,7 @@ class Opening:
         fixed = [*map(self._baked, given[:closed_over]), *given[closed_over:]]
         function, inputs, names = closure_of(equation, fixed)
         results = F.jax_function(function)(*inputs)
-        made = {y.parent: None for y in results if y.parent is not None}
-        self.report.keep(equation, names, reason, list(made))
+        self.report.keep(equation, names, reason)
         return [
             Keys(y, implementation_of(v.aval), v.aval.shape) if is_key(v.aval) else y
             for y, v in zip(results, equation.outvars, strict=True)
@@ -284,7 +276,7 @@ def _open_alone(closed: ClosedJaxpr, inputs: Sequence[Variable]) -> Variable:
 def _is_seen(equation: Any, function: PointwiseFunction) -> bool:
     """Whether a function is elementwise: its primitive is known to be, or its equations and those of its derivative are
     made of elementwise functions."""
-    if name_of(equation) in POINTWISE or is_pointwise(equation):
+    if name_of(equation) in POINTWISE:
         return True
     return all(map(_by_places, (function.closed, function.derivative())))
 

@@ -177,34 +177,6 @@ def _axes_first(x: Any, axes: tuple[int, ...]) -> Any:
     return x if front + order == list(range(x.ndim)) else F.transpose(x, axes=(*front, *order))
 
 
-POINTWISE = (
-    *[(getattr(special, name), sign)
-      for name, sign in {
-          "dawsn": "sign", "fresnel": "sin", "hyp1f1": "while", "hyp2f1": "while", "owens_t": "dot_general",
-          "poch": "argmax", "sici": "argmax", "zeta": "zeta",
-      }.items()
-      if hasattr(special, name)],  # depends on the version of JAX
-    (jnp.frexp, "bitcast_convert_type"), (jnp.ldexp, "bitcast_convert_type"),
-)  # fmt: skip
-"""Elementwise functions with custom derivatives whose equations do not show this: they have tables, and loops that end
-when all elements have converged. Each is paired with a primitive that it contains."""
-
-
-def is_pointwise(equation: Any) -> bool:
-    """Whether a call is one of a JAX function known to be elementwise."""
-    inner = called_function(equation)
-    if name_of(equation) not in CUSTOM_RULES or inner is None:
-        return False
-    names = primitives_in(inner.jaxpr)
-    functions = [function for function, sign in POINTWISE if sign in names]
-    described = _described(equation)
-    own = Call(equation)
-    return any([
-        own.is_one_of(_calls_of(function, True, described, True, axes))
-        for function in functions for axes in _axes_of_maps(described, True)
-    ])  # fmt: skip
-
-
 def _described(equation: Any) -> tuple[Any, ...]:
     """Shape, dtype and weak type of each input, except closed-over arrays."""
     given = equation.invars[int(equation.params.get("num_consts", 0)) :]

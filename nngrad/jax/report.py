@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import jaxlib
 from jax import numpy as jnp
-
-from backward_registry import registry
-
-from ..extend import Function
 
 _LIBRARIES = tuple([os.path.join(os.path.dirname(file), "") for file in (
     jax.__file__, jaxlib.__file__, os.path.dirname(__file__)
@@ -35,27 +30,14 @@ class Kept:
     """Where the user wrote it, as file and line; empty if unknown."""
     differentiable: bool
     """Whether gradients may pass through it. If not, nothing is lost."""
-    keeps_rows: bool
-    """Whether independent rows are known to stay independent through it."""
-    keeps_symmetry: bool
-    """Whether its rule counts as its true derivative, so that derivatives through it are known to commute."""
-
-    def cost(self) -> str:
-        """Its cost at higher orders, in words."""
-        if not self.differentiable:
-            return "none: no gradient passes"
-        ways = [("independent rows", self.keeps_rows), ("symmetry", self.keeps_symmetry)]
-        lost = [way for way, is_kept in ways if not is_kept]
-        work = "its own work about doubles with each order"
-        return f"{work}; graphs with it cannot use forward mode by {' or '.join(lost)}" if lost else work
 
 
 @dataclass
 class Opened:
     """Which equations of a function were opened, as nngrad's own functions, and which stayed opaque.
 
-    An opaque equation is right at every order, by JAX's own derivatives, but cannot be simplified. `print` shows the
-    cost.
+    An opaque equation is right at every order, by JAX's own derivatives, but cannot be simplified: its own work about
+    doubles with each order, and independent rows and symmetry are not known to pass.
     """
 
     opened: Counter[str] = field(default_factory=Counter)
@@ -66,22 +48,12 @@ class Opened:
     """The number of nngrad's own transformations. If there are any, the graph is rebuilt for each use, since its
     derivation is part of it."""
 
-    def keep(self, equation: Any, primitives: list[str], reason: str, functions: Sequence[Function]) -> None:
-        """Record that an equation stays opaque.
-
-        Args:
-            equation: The equation.
-            primitives: Its primitives, and those that compute its delayed inputs.
-            reason: The reason.
-            functions: The functions that compute it in the graph.
-        """
+    def keep(self, equation: Any, primitives: list[str], reason: str) -> None:
+        """Record that an equation stays opaque: `primitives` are its own, and those of its delayed inputs."""
         differentiable = any([jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.outvars]) and any(
             [jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.invars]
         )
-        exact = all([rule is not None and rule.exact for rule in [registry.find(f.op) for f in functions]])
-        with_rows = any([x.ndim and x.spec.differentiable for f in functions for x in f.inputs])
-        location = location_of_equation(equation)
-        self.opaque[Kept(tuple(primitives), reason, location, differentiable, not with_rows, exact)] += 1
+        self.opaque[Kept(tuple(primitives), reason, location_of_equation(equation), differentiable)] += 1
 
     unopened: Counter[str] = field(default_factory=Counter)
     """The number of calls left to JAX as a whole, by reason."""
@@ -106,9 +78,9 @@ class Opened:
             times = f", {n} times" if n > 1 else ""
             where = f", at {kept.place}" if kept.place else ""
             lines.append(f"opaque: {' + '.join(kept.primitives)}{times}{where}")
-            lines += [f"    why:  {kept.reason}", f"    cost: {kept.cost()}"]
+            lines.append(f"    why: {kept.reason}")
         for reason, n in self.unopened.items():
-            lines += [f"left to JAX as a whole: {n} calls", f"    why:  {reason}", "    cost: JAX's own"]
+            lines += [f"left to JAX as a whole: {n} calls", f"    why: {reason}"]
         return "\n".join(lines)
 
 

@@ -17,10 +17,9 @@ from .. import functions as F
 from ..derivatives.directions import independent_rows
 from ..extend import Variable, interrupt_safe, spec_of, x64_if
 from ..functions.traced import Fixed, Given, Trace
-from .calls import axes_in
 from .from_jax import PartedFunction, opened_with
 from .opening import Opening
-from .surroundings import surroundings_of_now, value_of_constant
+from .surroundings import value_of_constant
 from .values import ComplexPair, Keys, Value, needs_x64
 
 
@@ -34,13 +33,10 @@ class RowAxes:
     Args:
         size: The number of rows; None for one point, without such an axis.
         having: Each input Variable, and whether it has the axis.
-        name: The axis name if functions have collectives over the rows; else None.
     """
 
-    def __init__(
-        self, size: int | None = None, having: Iterable[tuple[Variable, bool]] = (), name: Any = None
-    ) -> None:
-        self.size, self.name = size, name
+    def __init__(self, size: int | None = None, having: Iterable[tuple[Variable, bool]] = ()) -> None:
+        self.size = size
         self._having = {id(x): (x, has_rows) for x, has_rows in having}
 
     @property
@@ -74,20 +70,6 @@ class RowAxes:
         self.check(xs)
         if self.size is not None and not all([independent_rows(y, x) for y in ys for x in xs]):
             raise NotByRows
-
-    def check_meant(self, owner: str, ys: Sequence[Variable], xs: Sequence[Variable]) -> None:
-        """Raise if the result is ambiguous: if collectives make rows depend on others, forward mode gives each result's
-        derivative along all rows, but reverse mode the derivative of all results by each row.
-
-        Raises:
-            TypeError: The result is ambiguous.
-        """
-        if self.name is not None and not all([independent_rows(y, x) for y in ys for x in xs]):
-            raise TypeError(
-                f"{owner}: ambiguous, because collectives over the axis {self.name!r} make the result of fun for one "
-                "row depend on other rows, and forward and reverse mode differ. Use nj.jvp, nj.vjp, nj.grad or "
-                "nj.hessian, which agree with JAX's"
-            )
 
     def along(self, x: Variable, t: Variable) -> Variable:
         """A vector for `x`, broadcast to the shape of `x`."""
@@ -136,9 +118,6 @@ class OpenedOverRows(PartedFunction):
             return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, list(arrays[:count])))(*arrays[count:])
 
         with x64_if(any(map(needs_x64, whole))):
-            mapped = jax.vmap(run, in_axes=axes, axis_size=self._points.size, axis_name=self._points.name)
+            mapped = jax.vmap(run, in_axes=axes, axis_size=self._points.size)
             batched = interrupt_safe(jax.make_jaxpr(mapped))(*whole)
-        around = surroundings_of_now()
-        if around is not None:
-            around.axes.update(axes_in(batched.jaxpr))
         return opened_with(Opening(), batched, values)

@@ -19,7 +19,6 @@ import numpy as np
 from .. import functions as F
 from ..extend import Variable, dtype_of, placeholder, spec_of
 from ..functions.traced import ByIdentity, Trace, is_key
-from .calls import Axes
 from .values import ComplexPair, Keys, Value, constant_of, implementation_of, is_complex, is_pair
 
 
@@ -42,12 +41,8 @@ class Surroundings:
 
     def __init__(self) -> None:
         self.tracers: list[Any] = []
-        self.axes: Axes = {}
-        """The named axes over which the function has collectives."""
         self.acts = False
         """Whether the function prints, or calls functions on the host for their side effects."""
-        self.spans_devices = False
-        """Whether the function has a `jax.shard_map` over several devices."""
         self.variables: list[Variable] = []
         """The Variable of each tracer; for random keys, of their data."""
         self._values: dict[int, Value] = {}

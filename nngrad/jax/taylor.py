@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +16,6 @@ from ..derivatives.products import jvp as jvp_of
 from ..extend import Variable
 from . import builds
 from .authors_rules import by_their_rules
-from .calls import CALLED, call_in, results_of_call
 from .linear import dtype_of_leaf
 from .rows import RowAxes
 from .surroundings import is_whole, like
@@ -67,30 +66,20 @@ def jet(
 
 def _terms(i: int, x: Any, terms: Sequence[Any]) -> list[Any]:
     """The terms of an argument, cast to its dtypes."""
-    leaves, tree = jax.tree.flatten(x)
-    structure: Any = tree
-    for leaf in leaves:
+    for leaf in jax.tree.leaves(x):
         if not jnp.issubdtype(dtype_of_leaf(leaf), jnp.inexact):
-            raise TypeError(
-                f"jet: argument {i} must be floating, got {leaf!r}; cast it, or let fun close over it"
+            raise TypeError(f"jet: argument {i} must be floating, got {leaf!r}; cast it, or let fun close over it")
+
+    def cast(k: int, leaf: Any, t: Any) -> Any:
+        if np.shape(t) != np.shape(leaf):
+            raise ValueError(
+                f"jet: term {k} of argument {i} must have the argument's shape {np.shape(leaf)}, got {np.shape(t)}"
             )
-    found = []
+        return t if isinstance(t, Variable) else jnp.asarray(t, dtype_of_leaf(leaf))
+
     for k, term in enumerate(terms, start=1):
-        own, given = jax.tree.flatten(term)
-        if structure != given:
-            raise ValueError(f"jet: term {k} of argument {i} must have the structure {tree}, got {given}")
-        for t, leaf in zip(own, leaves, strict=True):
-            if np.shape(t) != np.shape(leaf):
-                raise ValueError(
-                    f"jet: term {k} of argument {i} must have the argument's shape {np.shape(leaf)}, "
-                    f"got {np.shape(t)}"
-                )
-        cast = [
-            t if isinstance(t, Variable) else jnp.asarray(t, dtype_of_leaf(leaf))
-            for t, leaf in zip(own, leaves, strict=True)
-        ]
-        found.append(jax.tree.unflatten(tree, cast))
-    return found
+        builds.check_alike("jet", f"term {k} of argument {i}", jax.tree.structure(x), term, ValueError)
+    return [jax.tree.map(functools.partial(cast, k), x, term) for k, term in enumerate(terms, start=1)]
 
 
 def taylor(
@@ -129,27 +118,3 @@ def taylor(
 def _zeros(y: Variable, factorial_scaled: bool) -> Variable:
     """The derivatives of integers, in JAX's dtype for them."""
     return F.constant(val=0, shape=y.shape, dtype=jnp.result_type(float) if factorial_scaled else y.dtype)
-
-
-def _of_call(primals: Sequence[Any], series: Sequence[Sequence[Any]], *, held: Any) -> tuple[Any, Any]:
-    """The rule of `jax.experimental.jet` for graph calls: `jet` of the graph."""
-    call = call_in(held)
-    moves = [jnp.issubdtype(jnp.result_type(x), jnp.inexact) for x in primals]
-
-    def graph(*moving: Any) -> list[Any]:
-        own = iter(moving)
-        arrays = [next(own) if m else jnp.asarray(x) for x, m in zip(primals, moves, strict=True)]
-        return results_of_call(call.graph, call.owner, arrays)
-
-    moving = [(jnp.asarray(x), terms) for x, terms, m in zip(primals, series, moves, strict=True) if m]
-    if not moving:
-        results = graph()
-        return results, [[jnp.zeros_like(y)] * len(series[0]) for y in results]
-    return jet(graph, [x for x, _ in moving], [terms for _, terms in moving], factorial_scaled=False)
-
-
-with contextlib.suppress(ImportError):  # experimental
-    from jax.experimental import jet as of_jax
-
-    rules: dict[Any, Any] = of_jax.jet_rules
-    rules[CALLED] = _of_call

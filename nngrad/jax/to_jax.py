@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import copy_context
 from typing import Any, Generic, NamedTuple, TypeVar, overload
-from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -72,33 +71,23 @@ class ByShape(Generic[T]):
         self._made = BoundedCache(MOST_GRAPHS)
         self._building = threading.RLock()
 
-    def called_with(
-        self, values: Sequence[Any], places: Sequence[str] | None = None, structure: Any = None
-    ) -> tuple[T, list[Any]]:
-        """What was made for values like these, and the values as arrays.
-
-        Args:
-            values: An array for each Variable that the function takes.
-            places: The place of each, for messages; by default its index.
-            structure: The pytree of the function's arguments; None if each value is an argument.
-        """
-        names = [f"array {place}" for place in (range(len(values)) if places is None else places)]
+    def called_with(self, values: Sequence[Any]) -> tuple[T, list[Any]]:
+        """What was made for values like these, one for each Variable that the function takes, and these as arrays."""
+        names = [f"array {i}" for i, _ in enumerate(values)]
         arrays = [_array(value, name) for value, name in zip(values, names, strict=True)]
         if self._mesh is not None:
             arrays = [self._mesh.argument(array, name) for array, name in zip(arrays, names, strict=True)]
         specs = tuple([spec_of(tuple(array.shape), array.dtype) for array in arrays])
-        key = specs, structure
-        made: T | None = self._made.find(key)
+        made: T | None = self._made.find(specs)
         if made is None:
             with self._building:  # else two graphs of one shape would make parameters twice
-                made = self._made.get(key, lambda: self._built(specs, names, structure))
+                made = self._made.get(specs, lambda: self._built(specs, names))
         return made, arrays
 
-    def _built(self, specs: Sequence[Spec], names: Sequence[str], structure: Any) -> T:
-        own = [self._spec_of_input(spec, name) for spec, name in zip(specs, names, strict=True)]
-        inputs = [placeholder(spec, "a compiled function") for spec in own]
-        arguments = inputs if structure is None else jax.tree.unflatten(structure, inputs)
-        outputs = self.in_its_scopes(lambda: self._outputs(arguments))
+    def _built(self, specs: Sequence[Spec], names: Sequence[str]) -> T:
+        of_inputs = [self._spec_of_input(spec, name) for spec, name in zip(specs, names, strict=True)]
+        inputs = [placeholder(spec, "a compiled function") for spec in of_inputs]
+        outputs = self.in_its_scopes(lambda: self._outputs(inputs))
         for x in inputs:
             x.cell.zero()
         return self.in_its_scopes(lambda: self._make(outputs, inputs))
@@ -131,11 +120,14 @@ def _held(value: Any) -> Any:
 
 Variables = Variable | Sequence[Variable]
 
-SHAPES_ARE_FIXED = "as the graph was built; for any shape, pass a function of Variables that builds the graph"
+SHAPES_ARE_FIXED = (
+    "as the graph was built; for any shape, pass a function of Variables that builds the graph to nn.compile or "
+    "nn.train_step"
+)
 """The advice for an array of another shape."""
 
 
-def to_jax(outputs: Any, inputs: Any = None) -> Callable[..., Any]:
+def to_jax(outputs: Any, inputs: Any) -> Callable[..., Any]:
     """Convert a graph to a plain JAX function: `f(*arrays)`, one array for each of `inputs`.
 
     Inputs and outputs may be pytrees: if an entry of `inputs` is a dict of Variables, that argument is a dict of
@@ -154,46 +146,24 @@ def to_jax(outputs: Any, inputs: Any = None) -> Callable[..., Any]:
     inputs. Both name the argument, and the path within it.
 
     Args:
-        outputs: A Variable, or a pytree of them; the function returns arrays arranged in the same way. Or a function
-            that builds these from Variables, which are arranged like the arrays of a call: it is called for
-            each combination of shapes, dtypes and structures. Nested lists of numbers then count as arrays. Leaves are
-            frozen when they are first met.
+        outputs: A Variable, or a pytree of them; the function returns arrays arranged in the same way.
         inputs: Variables that become arguments: leaves, or intermediate Variables. Each entry of a list
             or a tuple is an argument, a Variable or a pytree of Variables; anything else is the only argument. The
-            outputs need not depend on all of them: a gradient may be constant in one. Omit it if `outputs` is a
-            function.
+            outputs need not depend on all of them: a gradient may be constant in one.
 
     Returns:
         The function. If the graph has random functions, it takes a JAX random key as `key=`.
 
     Raises:
-        TypeError: Something in `outputs` or `inputs` is not a Variable, or `inputs` are missing, or are given together
-            with a function.
+        TypeError: Something in `outputs` or `inputs` is not a Variable.
         ValueError: A Variable occurs twice among `inputs`.
     """
-    frozen: WeakKeyDictionary[NdArray, Any] = WeakKeyDictionary()
-    if not builds(outputs):
-        if inputs is None:
-            raise TypeError("inputs: expected the Variables that become arguments, got None")
-        return _frozen_at(outputs, inputs, frozen)
-    _check_no_inputs(inputs)
-    graphs = ByShape(outputs, lambda built, given: _frozen_at(built, given, frozen))
-
-    def function(*arguments: Any, key: Any = None) -> Any:
-        run, arrays = graphs.called_with(*arrays_of_trees(arguments))
-        return run(*arrays, key=key)
-
-    return function
-
-
-def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -> Callable[..., Any]:
-    """A graph as a function of arrays, with its other leaves frozen as in `known`; missing ones are added to that."""
-    results, arguments = filled_results(outputs), arguments_of(inputs)
+    (results, structure), arguments = filled_results(outputs), arguments_of(inputs)
     given = arguments.variables
-    linear = linearize(results.variables, first=given, effects=False)
+    linear = linearize(results, first=given, effects=False)
     others = linear.leaves[len(given) :]
     keys = [x for x in others if x.key_source is not None]
-    frozen = {id(x): known.setdefault(x.cell, x.cell.raw()) for x in others if x.key_source is None}
+    frozen = {id(x): x.cell.raw() for x in others if x.key_source is None}
     mesh = linear.program.mesh
     if mesh is not None:
         frozen = {id(x): mesh.put(frozen[id(x)], mesh.sharding(mesh.axes_of(x, i)), f"leaf {x.name or i}")
@@ -214,7 +184,7 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
     def compute(arrays: Sequence[Any], key: Any) -> Any:
         drawn = dict(zip(map(id, keys), jax.random.split(key, len(keys)), strict=True)) if keys else {}
         rest = [_canonical(frozen[id(x)]) if id(x) in frozen else jax.random.key_data(drawn[id(x)]) for x in others]
-        return results.arranged(run(*arrays, *rest))
+        return jax.tree.unflatten(structure, run(*arrays, *rest))
 
     return function
 
@@ -333,14 +303,10 @@ def compile(
         ValueError: No output depends on one of `inputs`. A call raises the same errors as that of `to_jax`.
     """
     if callable(outputs):
-        _check_no_inputs(inputs)
+        if inputs is not None and not (isinstance(inputs, tuple) and not inputs):
+            raise TypeError("inputs: must be left out for a function that builds the graph; it gets them at each call")
         return CompiledByShape(outputs)
     return CompiledFunction(outputs, inputs)
-
-
-def _check_no_inputs(inputs: object) -> None:
-    if inputs is not None and not (isinstance(inputs, tuple) and not inputs):
-        raise TypeError("inputs: must be left out for a function that builds the graph; it gets them at each call")
 
 
 def _listed(variables: Any, name: str) -> list[Variable]:
@@ -425,8 +391,8 @@ class TreeArguments(NamedTuple):
     variables: list[Variable]
     places: list[str]
     """The place of each: the index of its argument and the path within that, such as "1['w']"."""
-    structures: list[Any] | None
-    """The pytree of each argument; None if each is one array."""
+    structures: list[Any]
+    """The pytree of each argument."""
 
     def flattened(self, given: Sequence[Any]) -> Sequence[Any]:
         """The arrays in `given`, one for each of the Variables.
@@ -434,37 +400,18 @@ class TreeArguments(NamedTuple):
         Raises:
             TypeError: There are too many or too few arguments, or one is not arranged like the Variables.
         """
-        structures = self.structures
-        count = len(self.variables) if structures is None else len(structures)
+        count = len(self.structures)
         if len(given) != count:
-            kind = "arrays" if structures is None else "arguments"
+            kind = "arrays" if all(map(jax.tree_util.treedef_is_leaf, self.structures)) else "arguments"
             raise TypeError(f"expected {count} {kind}, one for each input, got {len(given)}")
-        if structures is None:
-            return given
         flat: list[Any] = []
-        for i, (structure, each) in enumerate(zip(structures, given, strict=True)):
+        for i, (structure, argument) in enumerate(zip(self.structures, given, strict=True)):
             try:
-                flat += structure.flatten_up_to(each)
+                flat += structure.flatten_up_to(argument)
             except (TypeError, ValueError) as error:
                 raise TypeError(f"argument {i}: expected arrays in the structure {_shown(structure)}, got "
-                                f"{_shown(jax.tree.structure(each))}") from error
+                                f"{_shown(jax.tree.structure(argument))}") from error
         return flat
-
-
-class TreeResults(NamedTuple):
-    """The Variables that are the results of a function."""
-
-    variables: list[Variable]
-    structure: Any
-
-    def arranged(self, arrays: Sequence[Any]) -> Any:
-        """Arrays arranged like the Variables."""
-        return jax.tree.unflatten(self.structure, arrays)
-
-
-def builds(outputs: Any) -> bool:
-    """Whether `outputs` is a function that builds a graph, not a callable pytree of Variables, such as a model."""
-    return callable(outputs) and jax.tree_util.all_leaves([outputs])
 
 
 def arguments_of(inputs: Any) -> TreeArguments:
@@ -474,24 +421,20 @@ def arguments_of(inputs: Any) -> TreeArguments:
         TypeError: Something in it is not a Variable.
         ValueError: A Variable occurs twice.
     """
-    each = list(inputs) if type(inputs) in (list, tuple) else [inputs]
-    if all([isinstance(x, Variable) for x in each]):
-        found = TreeArguments(each, list(map(str, range(len(each)))), None)
-    else:
-        paths = [jax.tree_util.tree_flatten_with_path(entry) for entry in each]
-        places = [f"{i}{jax.tree_util.keystr(path)}" for i, (leaves, _) in enumerate(paths) for path, _ in leaves]
-        variables = [x for leaves, _ in paths for _, x in leaves]
-        for place, x in zip(places, variables, strict=True):
-            if not isinstance(x, Variable):
-                raise TypeError(f"inputs: expected a Variable, or a pytree of them, got {x!r:.200} as input {place}")
-        found = TreeArguments(variables, places, [structure for _, structure in paths])
-    if len({id(x) for x in found.variables}) != len(found.variables):
+    entries = list(inputs) if type(inputs) in (list, tuple) else [inputs]
+    paths = [jax.tree_util.tree_flatten_with_path(entry) for entry in entries]
+    places = [f"{i}{jax.tree_util.keystr(path)}" for i, (leaves, _) in enumerate(paths) for path, _ in leaves]
+    variables = [x for leaves, _ in paths for _, x in leaves]
+    for place, x in zip(places, variables, strict=True):
+        if not isinstance(x, Variable):
+            raise TypeError(f"inputs: expected a Variable, or a pytree of them, got {x!r:.200} as input {place}")
+    if len({id(x) for x in variables}) != len(variables):
         raise ValueError("inputs: the same Variable is given twice")
-    return found
+    return TreeArguments(variables, places, [structure for _, structure in paths])
 
 
-def filled_results(outputs: Any) -> TreeResults:
-    """`outputs` as a result.
+def filled_results(outputs: Any) -> tuple[list[Variable], Any]:
+    """The Variables that are the results of a function, and their pytree.
 
     Raises:
         TypeError: Something in it is not a Variable, or it is None.
@@ -502,30 +445,7 @@ def filled_results(outputs: Any) -> TreeResults:
             place = jax.tree_util.keystr(path)
             raise TypeError(f"outputs: expected a Variable or a list of them, or another pytree, got {y!r:.200}"
                             f"{place and f' at {place}'}")
-    return TreeResults([y for _, y in leaves], structure)
-
-
-def arrays_of_trees(arguments: Sequence[Any]) -> tuple[list[Any], list[str], Any]:
-    """The arrays in pytrees, their places, and the structure of the whole. Nested lists of numbers are arrays."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(tuple(arguments), is_leaf=_is_array)
-    places = [f"{path[0].idx}{jax.tree_util.keystr(path[1:])}" for path, _ in leaves]
-    return [value for _, value in leaves], places, structure
-
-
-def _is_array(value: Any) -> bool:
-    """Whether a list or a tuple contains only numbers, however nested."""
-    if type(value) not in (list, tuple):
-        return False
-    waiting, has_numbers = [value], False
-    while waiting:
-        for each in waiting.pop():
-            if type(each) in (list, tuple):
-                waiting.append(each)
-            elif isinstance(each, bool | int | float | np.number | np.bool_):
-                has_numbers = True
-            else:
-                return False
-    return has_numbers
+    return [y for _, y in leaves], structure
 
 
 def _shown(structure: Any) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-import operator
 import sys
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +15,9 @@ import numpy as np
 
 from backward_registry import registry
 
-from ..extend import BoundedCache, Variable, key_of, named_axes
-from ..functions.traced import Fixed, kept_with
-from . import builds
+from ..extend import Variable, key_of, named_axes
+from ..functions.traced import Fixed, Trace, kept_with
+from .builds import Options
 from .calls import VARIES, varies
 from .from_jax import PartedFunction, from_jax
 from .graph_of_call import CallArguments, GraphOfCall, entangled
@@ -88,13 +87,6 @@ class Computation:
         return f"{self._name}({self.function.name})"
 
 
-SPANS_DEVICES = (
-    "cannot use jax.shard_map over several devices in a function that nngrad.jax transforms while JAX traces it "
-    "(jax.jit, jax.grad, jax.vmap), because JAX must see it to compile for those devices. Call the result with arrays, "
-    "or put jax.shard_map around it"
-)
-
-
 def _on_variables(computation: Computation, rows: RowAxes, *args: Any, **kwargs: Any) -> Any:
     return computation.on_variables(rows, args, kwargs)
 
@@ -107,8 +99,8 @@ class Transformed:
     opened around it, work on the graph; `jax.vmap` builds the graph of all points.
 
     Like JAX, it traces `fun` in each call, so that it notices changes of other values that `fun` reads; in `jax.jit`
-    once. If the trace equals an earlier one, the graph of that is reused. Graphs are cached as long as `fun` lives, so
-    a loop may transform a function anew. It can be pickled if `fun` can.
+    once. If the trace equals the last one, the graph of that is reused. Graphs are cached as long as `fun` lives, so a
+    loop may transform a function anew. It can be pickled if `fun` can.
 
     Args:
         fun: The function of arrays, or another Transformed.
@@ -129,10 +121,8 @@ class Transformed:
         if isinstance(fun, Transformed):
             self._steps, self._user = (build, *fun._steps), fun._user
         self._building = threading.RLock()
-        kept = kept_with(self._user, self._steps)
-        self._graphs: BoundedCache = kept.setdefault("graphs", BoundedCache(MOST_GRAPHS))
-        self._kinds: dict[Hashable, tuple[tuple[Fixed | None, ...], tuple[ArgumentKinds, ...]]]
-        self._kinds = kept.setdefault("kinds", {})
+        self._graphs: dict[Hashable, tuple[tuple[Fixed | None, ...], dict[ArgumentKinds, Trace], GraphOfCall]]
+        self._graphs = kept_with(self._user, self._steps)
         functools.update_wrapper(self, fun, updated=())
 
     def report(self) -> Opened:
@@ -175,8 +165,8 @@ class Transformed:
             found = by_jax(name, failed, self._fun, self._build.options, args, kwargs)
         except Exception as error:
             if error is not failed:
-                shown, by = getattr(self._user, "__name__", repr(self._user)), self._build.options[:1]
-                argument = f" by argument {by[0]}" if name in ("grad", "value_and_grad", "jacobian", "hessian") else ""
+                shown, options = getattr(self._user, "__name__", repr(self._user)), self._build.options[:1]
+                argument = "".join([f" by argument {o.argnums}" for o in options if isinstance(o, Options)])
                 error.add_note(
                     f"in {self._name}{argument}, transformation {len(self._steps)} of {shown}; by nngrad: {failed}"
                 )
@@ -197,8 +187,6 @@ class Transformed:
                 graph = self._known(key, fixed) or self._built(key, CallArguments(tree, fixed, weak), arrays)
         given = [*arrays, *graph.surroundings.arrays()]
         if any([isinstance(a, jax.core.Tracer) for a in given]):
-            if graph.surroundings.spans_devices and any([isinstance(a, jax.core.Tracer) for a in arrays]):
-                raise NotImplementedError(SPANS_DEVICES)
             varying = tuple([varies(jax.typeof(a)) for a in given])
             if any(varying) and graph.pulls_to_others(varying):  # JAX sums these gradients over the devices
                 raise NotImplementedError(VARIES)
@@ -206,27 +194,24 @@ class Transformed:
 
     def _known(self, key: Hashable, fixed: tuple[Fixed | None, ...]) -> GraphOfCall | None:
         """The cached graph for arguments of a kind, if `fun` still computes the same as when the graph was built."""
-        if key not in self._kinds:
+        entry = self._graphs.get(key)
+        if entry is None:
             return None
-        before, kinds = self._kinds[key]
+        before, traces, graph = entry
         now = {id(old): new for old, new in zip(before, fixed, strict=True)}  # equal, but perhaps not identical
-        found = []
-        for kind in kinds:
+        for kind, trace in traces.items():
             described = tuple([now.get(id(each), each) for each in kind.described])
-            found.append(self.computation.function.traced(kind.tree, described, kind.needs_x64).key)
-        known: GraphOfCall | None = self._graphs.find((key, tuple(found)))
-        return known
+            if self.computation.function.traced(kind.tree, described, kind.needs_x64).key != trace.key:
+                return None
+        return graph
 
     def _built(self, key: Hashable, arguments: CallArguments, arrays: list[Any]) -> GraphOfCall:
         graph = GraphOfCall.of_arrays(self.computation, arguments, arrays)
-        if not graph.is_kept:
-            return graph
-        traces = graph.surroundings.traces
-        if len(self._kinds) >= MOST_GRAPHS:
-            self._kinds.clear()
-        self._kinds[key] = arguments.fixed, tuple(traces)
-        kept: GraphOfCall = self._graphs.keep((key, tuple([trace.key for trace in traces.values()])), graph)
-        return kept
+        if graph.is_kept:
+            if len(self._graphs) >= MOST_GRAPHS:
+                self._graphs.clear()
+            self._graphs[key] = arguments.fixed, dict(graph.surroundings.traces), graph
+        return graph
 
     def _all_fixed(self, leaves: list[Any]) -> tuple[Fixed | None, ...]:
         return tuple([self._fixed(leaf, i) for i, leaf in enumerate(leaves)])
@@ -259,81 +244,3 @@ class Transformed:
 
 def _array(leaf: Any) -> Any:
     return leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf)
-
-
-# ---------------------------------------------------------------- checkpoints
-
-
-def checkpoint(
-    fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Callable[..., Any] | None = None,
-    static_argnums: int | Sequence[int] = (),
-) -> Callable[..., Any]:  # fmt: skip
-    """Recompute a function's intermediate values for gradients instead of keeping them, as `jax.checkpoint`.
-
-    Args:
-        fun: A function of arrays.
-        prevent_cse: Has no effect: recomputed values are never merged with the first ones here.
-        policy: One of `jax.checkpoint_policies`, or a function like them. Values it saves are kept, so that first
-            derivatives do not recompute them, even in loops and branches within `fun`. Such a loop also keeps its
-            carries. Values that a policy would offload to the host are recomputed.
-        static_argnums: The positions of arguments that are passed to `fun` unchanged; they must be hashable.
-
-    Raises:
-        TypeError: `fun` is not callable, or `static_argnums` is not an int or a sequence of ints.
-    """
-    del prevent_cse
-    if not callable(fun):
-        raise TypeError(f"checkpoint: fun must be a function of arrays, got {fun!r}")
-    numbers = positions("checkpoint", "static_argnums", static_argnums)
-    found = Transformed(_Checkpointed(fun, policy), Build(builds.called), "checkpoint")
-    if not numbers:
-        functools.update_wrapper(found, fun, updated=())
-        return found
-
-    @functools.wraps(fun)
-    def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        fixed = {n + len(args) if n < 0 else n for n in numbers}
-        return found(*[_Static(type(a), a) if i in fixed else a for i, a in enumerate(args)], **kwargs)
-
-    return checkpointed
-
-
-@dataclass(frozen=True)
-class _Static:
-    """A static argument, compared by type too: 1, 1.0 and True differ."""
-
-    kind: type
-    value: Any
-
-
-@dataclass(frozen=True)
-class _Checkpointed:
-    """A function under `jax.checkpoint`, some of whose arguments are `_Static` or not arrays."""
-
-    function: Callable[..., Any]
-    policy: Callable[..., Any] | None
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, tree = jax.tree.flatten((args, kwargs))
-        places = [i for i, leaf in enumerate(leaves) if hasattr(leaf, "dtype")]
-
-        def of_arrays(*arrays: Any) -> Any:
-            given = [leaf.value if isinstance(leaf, _Static) else leaf for leaf in leaves]
-            for i, array in zip(places, arrays, strict=True):
-                given[i] = array
-            own_args, own_kwargs = jax.tree.unflatten(tree, given)
-            return self.function(*own_args, **own_kwargs)
-
-        return jax.checkpoint(of_arrays, policy=self.policy)(*[leaves[i] for i in places])
-
-
-def positions(name: str, what: str, given: int | Sequence[int]) -> tuple[int, ...]:
-    """Argument positions, given as for `argnums`, as a tuple.
-
-    Raises:
-        TypeError: `given` is not an int or a sequence of ints.
-    """
-    listed = tuple(given) if isinstance(given, Sequence) else (given,)
-    if any([isinstance(n, bool) or not hasattr(n, "__index__") for n in listed]):
-        raise TypeError(f"{name}: {what} must be an int or a sequence of ints, got {given!r}")
-    return tuple(map(operator.index, listed))

@@ -6,6 +6,7 @@ If JAX has the transformation, its arguments are the same. `fun` is a function o
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,9 +18,9 @@ from ..derivatives.sums import laplacian as laplacian_of
 from ..extend import Variable
 from ..functions.docstrings import completed
 from . import builds
-from .builds import check_alike
+from .builds import Options, check_alike
 from .linear import Vectors, floating, linear_function
-from .transformed import Build, Transformed, positions
+from .transformed import Build, Transformed
 
 Argnums = int | Sequence[int]
 
@@ -43,7 +44,7 @@ def grad(
         TypeError: (when it is called) The result to differentiate is not one floating number, or something in an
             argument to differentiate by is not floating.
     """
-    return Transformed(fun, Build(builds.grad, (_numbers("grad", argnums), has_aux, holomorphic, allow_int)), "grad")
+    return _derivative(builds.value_and_grad, "grad", fun, argnums, has_aux, holomorphic, allow_int)
 
 
 @completed
@@ -57,8 +58,7 @@ def value_and_grad(
         has_aux: As for `grad`; the result then is `((value, auxiliary), gradient)`.
         ...: As for `grad`.
     """
-    build = Build(builds.value_and_grad, (_numbers("value_and_grad", argnums), has_aux, holomorphic, allow_int))
-    return Transformed(fun, build, "value_and_grad")
+    return _derivative(builds.value_and_grad, "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int)
 
 
 @completed
@@ -79,7 +79,7 @@ def jacobian(
     Raises:
         TypeError: (when it is called) Something in an argument to differentiate by is not floating.
     """
-    return _jacobian("jacobian", fun, argnums, has_aux, holomorphic)
+    return _derivative(builds.jacobian, "jacobian", fun, argnums, has_aux, holomorphic)
 
 
 @completed
@@ -92,7 +92,7 @@ def jacfwd(
     Args:
         ...: As for `jacobian`.
     """
-    return _jacobian("jacfwd", fun, argnums, has_aux, holomorphic)
+    return _derivative(builds.jacobian, "jacfwd", fun, argnums, has_aux, holomorphic)
 
 
 @completed
@@ -107,7 +107,7 @@ def jacrev(
         allow_int: As for `grad`; for integers the Jacobian has zeros of their own dtype.
         ...: As for `jacobian`.
     """
-    return _jacobian("jacrev", fun, argnums, has_aux, holomorphic, allow_int)
+    return _derivative(builds.jacobian, "jacrev", fun, argnums, has_aux, holomorphic, allow_int)
 
 
 @completed
@@ -125,7 +125,7 @@ def hessian(
         The function. It returns the pytree of the results, of pytrees of the arguments, of such pytrees, of
         `(*result, *argument, *other)`.
     """
-    return Transformed(fun, Build(builds.hessian, (_numbers("hessian", argnums), has_aux, holomorphic)), "hessian")
+    return _derivative(builds.hessian, "hessian", fun, argnums, has_aux, holomorphic)
 
 
 def jvp(
@@ -312,25 +312,23 @@ def _all_of_one_pass(y: Variable, x: Variable, batched: bool) -> tuple[Variable,
     return y, *laplacian_of(y, x, batched=batched, with_gradient=True)
 
 
-def _jacobian(
-    name: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool, allow_int: bool = False
-) -> Transformed:
-    options = _numbers(name, argnums), has_aux, holomorphic, allow_int, name
-    return Transformed(fun, Build(builds.jacobian, options), name)
+def _derivative(
+    build: Callable[..., Any], name: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool,
+    allow_int: bool = False,
+) -> Transformed:  # fmt: skip
+    listed = argnums if isinstance(argnums, Sequence) else (argnums,)
+    if not listed or any([isinstance(n, bool) or not hasattr(n, "__index__") for n in listed]):
+        raise TypeError(f"{name}: argnums must be an int or a sequence of ints, not empty, got {argnums!r}")
+    numbers = tuple(map(operator.index, listed))
+    chosen = numbers if isinstance(argnums, Sequence) else numbers[0]
+    return Transformed(fun, Build(build, (Options(name, chosen, has_aux, holomorphic, allow_int),)), name)
 
 
 def _of_rows(
-    fun: Callable[..., Any], name: str, operator: Callable[..., Any], argnums: int, batched: bool,
+    fun: Callable[..., Any], name: str, function: Callable[..., Any], argnums: int, batched: bool,
     directions: int | None, kind: str,
 ) -> Transformed:  # fmt: skip
     if directions is None:
-        return Transformed(fun, Build(builds.of_rows, (name, operator, argnums, batched)), name)
-    build = Build(builds.of_drawn_directions, (name, operator, argnums, batched, directions, kind), builds.after_key)
+        return Transformed(fun, Build(builds.of_rows, (name, function, argnums, batched)), name)
+    build = Build(builds.of_drawn_directions, (name, function, argnums, batched, directions, kind), builds.after_key)
     return Transformed(fun, build, name)
-
-
-def _numbers(name: str, argnums: Argnums) -> int | tuple[int, ...]:
-    numbers = positions(name, "argnums", argnums)
-    if not numbers:
-        raise TypeError(f"{name}: argnums must be an int or a sequence of ints, not empty, got {argnums!r}")
-    return numbers if isinstance(argnums, Sequence) else numbers[0]

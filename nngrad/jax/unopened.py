@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -75,18 +74,11 @@ def by_jax(
     raise theirs from failed
 
 
-def _of_arguments(name: str, *named: str) -> Callable[..., Any]:
-    def call(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any) -> Any:
-        return TRANSFORMATIONS[name](fun, **dict(zip(named, options, strict=True)))(*args, **kwargs)
-
-    return call
-
-
-def _jacobian(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any) -> Any:
-    argnums, has_aux, holomorphic, allow_int, name = options
-    if name == "jacfwd":
-        return TRANSFORMATIONS[name](fun, argnums, has_aux, holomorphic)(*args, **kwargs)
-    return TRANSFORMATIONS["jacrev"](fun, argnums, has_aux, holomorphic, allow_int)(*args, **kwargs)
+def _derivative(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any) -> Any:
+    name, argnums, has_aux, holomorphic, allow_int = options[0]
+    transformation = TRANSFORMATIONS["jacrev" if name == "jacobian" else name]
+    more = {"allow_int": True} if allow_int else {}
+    return transformation(fun, argnums, has_aux, holomorphic, **more)(*args, **kwargs)
 
 
 def _at_a_point(name: str) -> Callable[..., Any]:
@@ -110,40 +102,16 @@ def _jvp(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any
     return TRANSFORMATIONS["jvp"](fun, primals, jax.tree.map(tangent, primals), has_aux=has_aux)
 
 
-def _taylor(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any) -> Any:
-    """By nested forward mode: JAX's Taylor mode ignores custom rules, and lacks many primitives."""
-    order, factorial_scaled = options
-    primals, along = args
-    scales = [1 if factorial_scaled else math.factorial(n) for n in range(order + 1)]
-    curve = [primals, *[jax.tree.map(lambda t, s=s: s * t, t) for s, t in zip(scales[1:], along, strict=True)]]
-
-    def next_of(of_curve: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *own: TRANSFORMATIONS["jvp"](of_curve, own[:-1], own[1:])[1]
-
-    def start(first: Any) -> Any:
-        return fun(*first)
-
-    of_curve, found = start, [start(primals)]
-    for n in range(1, order + 1):
-        of_curve = next_of(of_curve)
-        found.append(jax.tree.map(lambda t, s=scales[n]: t / s, of_curve(*curve[: n + 1])))
-    value, *terms = found
-    return value, jax.tree.map(lambda _, *own: [*own], value, *terms)
-
-
 def _value(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any) -> Any:
     return fun(*args, **kwargs)
 
 
 _CALLS: dict[str, Callable[..., Any]] = {
-    "grad": _of_arguments("grad", "argnums", "has_aux", "holomorphic", "allow_int"),
-    "value_and_grad": _of_arguments("value_and_grad", "argnums", "has_aux", "holomorphic", "allow_int"),
-    "jacobian": _jacobian,
-    "hessian": _of_arguments("hessian", "argnums", "has_aux", "holomorphic"),
+    "value_and_grad": _derivative,
+    "jacobian": _derivative,
+    "hessian": _derivative,
     "jvp": _jvp,
     "linearize": _at_a_point("linearize"),
     "vjp": _at_a_point("vjp"),
-    "taylor": _taylor,
-    "called": _value,
     "value": _value,
 }

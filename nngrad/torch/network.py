@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import torch
 
-from ..extend import Variable, apply
+from ..extend import Variable, apply, key_of
 from ..functions.control import in_turn, update
 from ..training.modules import Module
 from .exporting import Exported, exported, numpy_name, run
@@ -70,7 +70,7 @@ class TorchNetwork(Module):
         ]  # fmt: skip
         inputs = [x for x in arguments if isinstance(x, Variable)]
         kind = (
-            tree, tuple([(x.shape, x.dtype.name) if isinstance(x, Variable) else _Fixed(x) for x in arguments]),
+            tree, tuple([(x.shape, x.dtype.name) if isinstance(x, Variable) else key_of(x) for x in arguments]),
             tuple([m.training for m in self._module.modules()]),
         )  # fmt: skip
         try:
@@ -119,19 +119,6 @@ class TorchNetwork(Module):
             name: tensor_of(self._leaves[name].d) if name in self._leaves else value
             for name, value in self._module.state_dict().items()
         }
-
-
-class _Fixed:
-    """An argument that is no array, as part of a key: equal to those of the same type and value."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return hash(type(self.value))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Fixed) and type(self.value) is type(other.value) and bool(self.value == other.value)
 
 
 def variable(tensor: torch.Tensor, name: str | None) -> Variable:

@@ -86,7 +86,7 @@ OPERATORS |= {
         "digamma": "", "erf": "", "erfc": "", "erfinv": "", "exp": "", "expm1": "", "floor": "", "lgamma": "",
         "log": "", "log10": "", "log1p": "", "log2": "", "log_sigmoid": "", "mish": "", "reciprocal": "", "relu": "",
         "round": "rounded", "rsqrt": "", "sigmoid": "", "sign": "signum", "silu": "swish", "sin": "", "sinh": "",
-        "special_log_ndtr": "log_ndtr", "sqrt": "", "tan": "", "tanh": "",
+        "sqrt": "", "tan": "", "tanh": "",
         "alias": "identity", "clone": "identity", "contiguous": "identity", "detach": "identity", "lift_fresh_copy":
         "identity", "_to_copy": "identity",
     }.items()
@@ -117,7 +117,7 @@ def _by_jax(function: Reader) -> Reader:
 
 OPERATORS |= {
     "aten.add": _binary(operator.add), "aten.sub": _binary(operator.sub), "aten.mul": _binary(operator.mul),
-    "aten.rsub": _binary(lambda x, y: y - x), "aten.pow": _binary(operator.pow), "aten.atan2": _binary(F.atan2),
+    "aten.pow": _binary(operator.pow), "aten.atan2": _binary(F.atan2),
     "aten.maximum": _binary(F.maximum2), "aten.minimum": _binary(F.minimum2),
     "aten.fmod": _binary(lambda x, y: F.mod2(x, y, fmod=True)), "aten.remainder": _binary(operator.mod),
     "aten.eq": _compared(F.equal), "aten.ne": _compared(F.not_equal), "aten.gt": _compared(F.greater),
@@ -166,21 +166,13 @@ def _where(out: Result, condition: Variable, x: Any, y: Any) -> Any:
     return F.where(condition, x, y)
 
 
-@reads("aten.masked_fill")
-def _masked_fill(out: Result, x: Variable, mask: Variable, value: Any) -> Any:
-    return _where(out, mask, value, x)
-
-
-@reads("aten.clamp", "aten.clamp_min")
+@reads("aten.clamp")
 def _clamp(out: Result, x: Variable, low: Any = None, high: Any = None) -> Any:
     """Whose derivative at the bounds is 1."""
     x = in_dtype(x, out.dtype)
     if low is not None:
         x = _where(out, x < low, low, x)
     return x if high is None else _where(out, x > high, high, x)
-
-
-OPERATORS["aten.clamp_max"] = lambda out, x, high: _clamp(out, x, None, high)
 
 
 @reads("aten.hardtanh")
@@ -214,16 +206,13 @@ def _softshrink(out: Result, x: Variable, bound: float = 0.5) -> Any:
 # ---------------------------------------------------------------- constants and random numbers
 
 
-for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
-    for _form in (f"aten.{_name}", f"aten.{_name}_like", f"aten.new_{_name}"):
-        OPERATORS[_form] = lambda out, *_, value=_value: constant(value, out)
-for _form in ("aten.full", "aten.full_like", "aten.new_full", "aten.scalar_tensor"):
+for _form in ("aten.full", "aten.full_like", "aten.scalar_tensor"):
     OPERATORS[_form] = lambda out, *given: constant(given[-1], out)
 
 
 OPERATORS |= {
     "aten.arange": lambda out, start, stop, step=1: F.arange(start, start + out.shape[0] * step, step, out.dtype),
-    "aten.eye": lambda out, *_: F.eye(out.shape[0], out.shape[1], dtype=out.dtype),
+    "aten.empty": lambda out, *_: constant(0, out),
     "aten.rand": lambda out, *_: F.rand(shape=out.shape), "aten.rand_like": lambda out, *_: F.rand(shape=out.shape),
     "aten.randn": lambda out, *_: F.randn(shape=out.shape), "aten.randn_like": lambda out, *_: F.randn(shape=out.shape),
     "aten.uniform": lambda out, x, low=0, high=1: F.rand(low, high, shape=out.shape),
@@ -248,7 +237,7 @@ OPERATORS["aten.native_dropout"] = lambda *given: [_dropout(*given)]
 # ---------------------------------------------------------------- shapes
 
 
-@reads("aten.view", "aten._unsafe_view", "aten.reshape", "aten.squeeze", "aten.unsqueeze")
+@reads("aten.view", "aten.reshape", "aten.squeeze", "aten.unsqueeze")
 def _reshape(out: Result, x: Variable, *_: Any) -> Any:
     return F.reshape(x, out.shape)
 
@@ -280,7 +269,6 @@ OPERATORS |= {
     "aten.slice": lambda out, x, dim=0, start=None, stop=None, step=1: x[_at(x, dim, slice(start, stop, step))],
     "aten.select": lambda out, x, dim, index: x[_at(x, dim, index)],
     "aten.diagonal": lambda out, x, offset=0, dim1=0, dim2=1: F.diagonal(x, offset, dim1 % x.ndim, dim2 % x.ndim),
-    "aten.tril": lambda out, x, k=0: F.trilu(x, k, upper=False), "aten.triu": lambda out, x, k=0: F.trilu(x, k),
 }  # fmt: skip
 
 
@@ -294,7 +282,7 @@ def _pad(out: Result, x: Variable, widths: Sequence[int], value: float = 0) -> A
 # ---------------------------------------------------------------- elements by their indices
 
 
-@reads("aten.index", "aten._unsafe_index")
+@reads("aten.index")
 def _index(out: Result, x: Variable, indices: Sequence[Variable | None]) -> Any:
     return from_jax(lambda x, given: x[_key(given, indices)])(x, [i for i in indices if i is not None])
 
@@ -304,7 +292,7 @@ def _key(given: Sequence[Any], indices: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([slice(None) if i is None else next(found) for i in indices])
 
 
-@reads("aten.index_put", "aten._unsafe_index_put")
+@reads("aten.index_put")
 def _index_put(
     out: Result, x: Variable, indices: Sequence[Variable | None], y: Variable, accumulate: bool = False
 ) -> Any:
@@ -323,11 +311,6 @@ def _gather(out: Result, x: Variable, dim: int, index: Variable, **_: Any) -> An
     axis = dim % x.ndim
     x = x[tuple([slice(None) if i == axis else slice(n) for i, n in enumerate(index.shape)])]
     return F.take_along_axis(x, index, axis=axis)
-
-
-@reads("aten.select_scatter")
-def _select_scatter(out: Result, x: Variable, y: Variable, dim: int, index: int) -> Any:
-    return from_jax(lambda x, y: x.at[_at(x, dim, index)].set(y))(x, y)
 
 
 @reads("aten.slice_scatter")
@@ -430,12 +413,12 @@ OPERATORS |= {
 # ---------------------------------------------------------------- products and convolutions
 
 
-@reads("aten.addmm", "aten.addmv", "aten.baddbmm")
+@reads("aten.addmm", "aten.addmv")
 def _addmm(out: Result, z: Variable, x: Variable, y: Variable, *, beta: float = 1, alpha: float = 1) -> Any:
     return (z if beta == 1 else z * beta) + F.matmul(x if alpha == 1 else x * alpha, y)
 
 
-for _form in ("mm", "bmm", "mv", "dot"):
+for _form in ("mm", "bmm"):
     OPERATORS[f"aten.{_form}"] = lambda out, x, y: F.matmul(x, y)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -93,25 +91,3 @@ def test_compiled_functions_of_any_shape() -> None:
     np.testing.assert_array_equal(run(X[:5])[0], np.zeros((5, 2)))
     assert run([[1.0, 2.0, 3.0]])[0].dtype == np.float32
     assert run(X[:5].astype(np.float64))[1].dtype == np.float64
-
-
-def test_jax_functions_of_any_shape() -> None:
-    function = nn.to_jax(lambda x: F.sum(F.tanh(PF.affine(x, 2)), axis=1) * (1 / x.shape[0]))
-    jitted = jax.jit(function)
-    first = jitted(X[:8])  # the parameters are made while JAX traces
-    w, b = (nn.get_parameters()[name].d.copy() for name in ("affine/W", "affine/b"))
-    for rows in (8, 5):
-        wanted = np.tanh(X[:rows] @ w + b).sum(1) / rows
-        np.testing.assert_allclose(jitted(X[:rows]), wanted, rtol=1e-5, atol=1e-6)
-        assert jax.jit(jax.grad(lambda x: jnp.sum(function(x))))(X[:rows]).shape == (rows, 3)
-    nn.get_parameters()["affine/W"].d = np.zeros((3, 2))
-    np.testing.assert_allclose(jax.jit(function)(X[:8]), first, rtol=1e-6)  # frozen
-    np.testing.assert_allclose(function(X[:3]), np.tanh(X[:3] @ w + b).sum(1) / 3, rtol=1e-5, atol=1e-6)
-
-
-def test_random_functions_take_a_key() -> None:
-    function = nn.to_jax(lambda x: F.dropout(x, 0.5))
-    with pytest.raises(ValueError, match="key"):
-        function(X)
-    for rows in (8, 5):
-        assert (jax.jit(function)(X[:rows], key=jax.random.key(0)) == 0).any()

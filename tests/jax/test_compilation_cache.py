@@ -69,10 +69,4 @@ def test_a_directory_that_everybody_may_write_to_is_refused(tmp_path: Path) -> N
     tmp_path.chmod(0o777)
     with pytest.raises(PermissionError, match=r"directory: .* can be written to by everybody"):
         nn.cache_compilations(tmp_path)
-    tmp_path.chmod(0o500)
-    if os.geteuid():
-        with pytest.raises(PermissionError, match=r"directory: .* cannot be written to"):
-            nn.cache_compilations(tmp_path)
-        with pytest.raises(PermissionError, match=r"directory: .* cannot be created"):
-            nn.cache_compilations(tmp_path / "within")
     tmp_path.chmod(0o700)

@@ -90,7 +90,6 @@ TRANSFORMATIONS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "derivatives": lambda: (nj.derivatives(lambda x, t: jnp.sin(x * t) * x, [(0, 0), (1,)])(0.3, 0.7),
                             [jax.grad(jax.grad(lambda x, t: jnp.sin(x * t) * x))(0.3, 0.7),
                              jax.grad(lambda x, t: jnp.sin(x * t) * x, 1)(0.3, 0.7)]),
-    "checkpoint": lambda: (jax.grad(nj.checkpoint(network))(PARAMS, POINT), jax.grad(network)(PARAMS, POINT)),
     "nested": lambda: (nj.grad(nj.grad(nj.grad(curve)))(0.3), jax.grad(jax.grad(jax.grad(curve)))(0.3)),
     "nested in functions": lambda: (nj.grad(lambda a: nj.grad(lambda b: 2 * nj.grad(curve)(b))(a) ** 2)(0.3),
                                     jax.grad(lambda a: jax.grad(lambda b: 2 * jax.grad(curve)(b))(a) ** 2)(0.3)),
@@ -194,9 +193,6 @@ def test_systems_that_a_function_solves() -> None:
 
     for a, b in zip(jax.tree.leaves(runs(nj)), jax.tree.leaves(runs(jax)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-10)
-    gradient = nj.grad(solved)
-    gradient(matrix, POINT)
-    assert gradient.report().covered == 1
 
 
 def test_variables_stay_in_their_graph() -> None:

@@ -137,7 +137,7 @@ def test_nested_transformations_take_the_products_of_one() -> None:
         return network([WEIGHTS[0][:1], *WEIGHTS[1:]], t[None])
 
     def within(grad: Any, f: Any) -> Any:
-        return lambda t: grad(nj.checkpoint(f) if grad is nj.grad else f)(t)
+        return lambda t: grad(jax.checkpoint(f) if grad is nj.grad else f)(t)
 
     f, at_once = line, []
     for n in range(1, 6):
@@ -249,7 +249,7 @@ def test_it_can_be_pickled_and_copied() -> None:
     model = Model(2.0)
     made: list[Any] = [
         nj.grad(square), nj.value_and_grad(square), nj.hessian(square), nj.jacobian(square, (0,)),
-        nj.laplacian(nj.checkpoint(square)), nj.grad(model), nj.grad(model.method),
+        nj.laplacian(square), nj.grad(model), nj.grad(model.method),
         nj.grad(functools.partial(choosing, kind="square")),
     ]  # fmt: skip
     for one in made:
@@ -293,9 +293,9 @@ def test_a_function_is_traced_once_in_each_call() -> None:
         jax.jit(lambda x: jax.jvp(nj.grad(nj.grad(lambda y: y * function(y))), (x,), (x,)) if x.ndim == 0 else x)(x)
     assert len(traces) == 6
     kept = nj.grad(function)._graphs
-    before = kept.info()
+    before = dict(kept)
     nj.grad(function)(x)
-    assert (kept.info().size, kept.info().hits) == (before.size, before.hits + 1)
+    assert before and all([kept[key] is before.get(key) for key in kept])
 
 
 USES: dict[str, Callable[[Any], Any]] = {
@@ -370,7 +370,7 @@ def test_threads_and_a_while_without_64_bits() -> None:
     assert gradient(POINTS[0]).dtype == np.float64
 
 
-def test_the_report_tells_what_stays_opaque_and_what_it_costs() -> None:
+def test_the_report_tells_what_stays_opaque() -> None:
     @jax.custom_jvp
     def turned(x: Any) -> Any:
         return jnp.round(x[::-1])
@@ -384,15 +384,11 @@ def test_the_report_tells_what_stays_opaque_and_what_it_costs() -> None:
     gradient = nj.grad(function)
     gradient(POINTS[0])
     report = gradient.report()
-    kept = {each.primitives[0]: each for each in report.opaque if each.differentiable}
-    custom, other = kept["custom_jvp_call"], kept["cumprod"]
-    assert not custom.keeps_symmetry and not other.keeps_rows and other.keeps_symmetry
+    assert {each.primitives[0] for each in report.opaque if each.differentiable} == {"custom_jvp_call", "cumprod"}
     assert 0 < report.covered < 1
     text = str(report)
-    shown = r"opaque: custom_jvp_call, 2 times, at .*test_drop_in_calls.py:\d+\n    why:  it has a custom deriv"
+    shown = r"opaque: custom_jvp_call, 2 times, at .*test_drop_in_calls.py:\d+\n    why: it has a custom deriv"
     assert re.search(shown, text)
-    assert "each order; graphs with it cannot use forward mode by independent rows or symmetry" in text
-    assert text.endswith("cost: none: no gradient passes")
 
 
 def test_what_depends_on_no_row_has_none() -> None:

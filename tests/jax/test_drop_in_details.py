@@ -108,7 +108,6 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a pair of cotangents": (lambda m: m.vjp(jnp.sin, X3)[1]((X3, X3)), "cotangents"),
     "shape of linearize": (lambda m: m.linearize(jnp.sin, X3)[1](X3[:2]), "leaf 0 of the tangents"),
     "no pair": (lambda m: m.grad(number, has_aux=True)(X3), "has_aux"),
-    "static_argnums": (lambda m: m.checkpoint(number, static_argnums="x")(X3), "static_argnums"),
 }
 
 
@@ -120,27 +119,6 @@ def test_errors_of_the_class_of_jax(case: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message) as ours:
         call(nj)
     assert isinstance(theirs.value, ours.type) or isinstance(ours.value, theirs.type)
-
-
-@pytest.mark.parametrize("policy", [None, "dots_saveable"])
-def test_options_of_checkpoint(policy: str | None) -> None:
-    chosen = policy and getattr(jax.checkpoint_policies, policy)
-
-    def power(x: Any, n: int, odd: bool) -> Any:
-        return jnp.sum(jnp.sin(x) ** n) if odd else x
-
-    x = jnp.arange(3.0)
-    for around in (lambda f: f, jax.jit):
-        found = []
-        for m in (nj, jax):
-            kept = m.checkpoint(power, policy=chosen, prevent_cse=False, static_argnums=(1, -1))
-            third = m.grad(lambda x, kept=kept, m=m: jnp.sum(m.grad(lambda x: kept(x, 3, True))(x) ** 2))
-            found.append((m.grad(lambda x, kept=kept: kept(x, 3, True))(x), around(third)(x)))
-        for a, b in zip(*found, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
-    assert nj.checkpoint(power, static_argnums=(1, 2))(x, 2, False) is not None
-    with pytest.raises(TypeError, match="leaf"):
-        nj.checkpoint(power, static_argnums=(1, 2))(x, [2], True)
 
 
 def test_products_of_groups_have_derivatives_where_points_coincide() -> None:
@@ -188,7 +166,7 @@ def test_a_linear_rule_for_the_backward_pass_gives_forward_mode() -> None:
         np.testing.assert_allclose(nj.linearize(f, 1.0)[1](2.0), 2 * np.cos(1), rtol=1e-12)
         np.testing.assert_allclose(nj.jet(f, (1.0,), ([1.0, 0.0],))[1], [np.cos(1), -np.sin(1)], rtol=1e-12)
         clipped = with_rule(lambda x, g: jnp.clip(jnp.cos(x) * g, -1, 1))
-        with pytest.raises(TypeError, match="my_sine: its backward rule is not linear in the incoming") as e:
+        with pytest.raises(ValueError, match="my_sine: its backward rule is not linear in the incoming") as e:
             nj.jet(clipped, (1.0,), ([1.0, 0.0],))
         assert "nj.jacfwd" in str(e.value)
 

@@ -126,23 +126,9 @@ def test_errors_name_the_argument_and_the_path() -> None:
     assert whole().shape == (2,)
 
 
-def test_functions_that_build_take_and_return_pytrees() -> None:
-    built = []
-
-    def build(layer: Layer, batch: dict[str, nn.Variable]) -> dict[str, Any]:
-        built.append(batch["x"].shape)
-        loss = F.mean(F.tanh(batch["x"] @ layer.w + layer.b) ** 2)
-        return {"loss": loss, "gradient": Layer(*nn.grad(loss, list(layer)))}
-
-    f = nn.to_jax(build)
-    with jax.enable_x64(True):
-        for rows in (5, 2, 5):
-            found = f(Layer(W, B), {"x": X[:rows]})
-            wanted, slope = jax.value_and_grad(by_hand)(Layer(W, B), X[:rows])
-            np.testing.assert_allclose(found["loss"], wanted, rtol=1e-13)
-            np.testing.assert_allclose(found["gradient"].b, slope.b, rtol=1e-12)
-    assert built == [(5, 3), (2, 3)]
-    with pytest.raises(TypeError, match="array 1\\['x'\\]"):
-        f(Layer(W, B), {"x": "text"})
-    with pytest.raises(TypeError, match="outputs: expected a Variable"):
-        nn.to_jax(lambda x: {"y": 3})(X)
+def test_random_functions_take_a_key() -> None:
+    x = nn.Variable(X.shape)
+    function = nn.to_jax(F.dropout(x, 0.5), x)
+    with pytest.raises(ValueError, match="key"):
+        function(X)
+    assert (jax.jit(function)(X, key=jax.random.key(0)) == 0).any()

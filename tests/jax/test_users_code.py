@@ -207,7 +207,7 @@ def _back(computed: Any, slope: Any) -> Any:
 JAX_PROTOCOLS = {
     "jax_function": in_jax(F.jax_function), "from_jax": in_jax(nn.from_jax),
     "custom_jvp": in_jax(F.jax_function, _along), "custom_vjp": in_jax(F.jax_function, _back),
-    "custom_vjp from_jax": in_jax(nn.from_jax, _back), "nj.checkpoint": in_jax(lambda f: nn.from_jax(nj.checkpoint(f))),
+    "custom_vjp from_jax": in_jax(nn.from_jax, _back),
 }  # fmt: skip
 """`F.jax_function` and `nn.from_jax`, whose derivatives are JAX's, or rules that read what the function reads."""
 

@@ -188,7 +188,7 @@ def called(d: Drawn, h: Array, depth: int) -> Array:
         lambda: jax.jit(body)(h, a),
         lambda: jax.checkpoint(body)(h, a),
         lambda: jax.checkpoint(body, policy=jax.checkpoint_policies.dots_saveable)(h, a),
-        lambda: nj.checkpoint(body)(h, a),
+        lambda: jax.checkpoint(body, prevent_cse=False)(h, a),
         lambda: jax.jit(jax.checkpoint(jax.jit(body)))(h, a),
     ][d.below(5)]()
 
@@ -363,7 +363,7 @@ TRANSFORMATIONS: dict[str, Callable[[OfVectors, Any], OfVectors]] = {
     "vjp": lambda f, m: lambda x: m.vjp(f, x)[1](jnp.sin(x))[0],
     "jvp": lambda f, m: lambda x: m.jvp(f, (x,), (jnp.cos(x),))[1],
     "linearize": lambda f, m: lambda x: m.linearize(f, x)[1](x),
-    "checkpoint": lambda f, m: m.checkpoint(f),
+    "checkpoint": lambda f, m: jax.checkpoint(f),
     "vmap": lambda f, m: lambda x: jnp.sum(jax.vmap(f)(jnp.stack([x, 0.5 * x])), 0),
     "jit": lambda f, m: jax.jit(f),
     "scan": lambda f, m: lambda x: lax.scan(lambda c, _: (0.5 * f(c), None), x, None, length=2)[0],

@@ -40,7 +40,8 @@ ROWS = [
     row("jax.scipy.linalg.lu", lambda a: scipy_linalg.lu(a), SQUARE),
     row("jax.scipy.linalg.lu_factor", lambda a: scipy_linalg.lu_factor(a)[0], SQUARE),
     row("jax.scipy.linalg.lu_solve", lambda a, b: scipy_linalg.lu_solve(scipy_linalg.lu_factor(a), b), SQUARE, SECOND),
-    row("jax.scipy.linalg.solve", lambda a, b: scipy_linalg.solve(a, b, assume_a="pos"), SYMMETRIC, SECOND),
+    row("jax.scipy.linalg.solve", lambda a, b: scipy_linalg.solve(a, b, assume_a="pos"), SYMMETRIC, SECOND,
+        opaque=1),
     row("jax.scipy.linalg.solve_triangular", lambda a, b: scipy_linalg.solve_triangular(a, b, trans=1, lower=True)
         + scipy_linalg.solve_triangular(a, b, unit_diagonal=True), SQUARE, SECOND),
     row("jax.scipy.linalg.expm", lambda a: scipy_linalg.expm(a), SECOND),
@@ -52,7 +53,8 @@ ROWS = [
         orders=0, opaque=1),  # JAX has no derivative of it
     row("lax.batch_matmul", lambda a, b: lax.batch_matmul(a[None], b[None]) * lax.dot(a, b), SQUARE, SECOND),
     row("lax.dot_general", lambda a, b: lax.dot_general(a, b, (((0,), (0,)), ((), ()))) ** 2, X, Y),
-    row("lax.custom_linear_solve", lambda a, b: jax.scipy.sparse.linalg.cg(a, b[0], tol=1e-14)[0], SYMMETRIC, SECOND),
+    row("lax.custom_linear_solve", lambda a, b: jax.scipy.sparse.linalg.cg(a, b[0], tol=1e-14)[0], SYMMETRIC, SECOND,
+        opaque=1),
     row("tridiagonal_solve", lambda d, b: lax.linalg.tridiagonal_solve(d * 0.1, d + 9, d * 0.2, b[:, None]), VECTOR,
         OTHER, opaque=1),
 ]  # fmt: skip

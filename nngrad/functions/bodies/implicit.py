@@ -116,24 +116,6 @@ class Iterated(Solution):
         return x
 
 
-class SolvedByBody(Solution):
-    """A linear solve by a body."""
-
-    right = -1
-
-    def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
-        """Solve by the same body, or the one for the transpose."""
-        matrix, transpose, solver, other = f.arguments
-        first = len(matrix.inputs) - 1
-        second = first + len(solver.inputs) - 1
-        parameters, of_solver, of_other = f.inputs[:first], f.inputs[first:second], f.inputs[second:-1]
-        inputs, arguments = (*parameters, *of_solver, *of_other, right), f.arguments
-        if transposed:
-            inputs, arguments = (*parameters, *of_other, *of_solver, right), (transpose, matrix, other, solver)
-        x: Variable = apply(self, inputs, arguments)
-        return x
-
-
 class Root(Solution):
     """A root of a body."""
 
@@ -200,25 +182,6 @@ def iterative_solve(
     converged = result.residual <= target
     solution = result.x if keep else jnp.where(converged, result.x, jnp.nan)
     return solution, result.residual, converged, result.steps
-
-
-@SolvedByBody.declared()
-def solve_by_body(
-    *x: Array, matrix: Static, transpose: Static, solver: Static, transposed_solver: Static
-) -> jax.Array:
-    """The solution of a linear system whose matrix is a body, computed by another body.
-
-    Its inputs are those of the matrix, the solver and the transposed solver, each without the last, and the right-hand
-    side. The transposes serve the gradient.
-    """
-    del transpose  # JAX derives its own if it differentiates the emitted function
-    first, second = len(matrix.inputs) - 1, len(solver.inputs) - 1
-    by_solver = product_with(solver, x[first : first + second])
-    by_other = product_with(transposed_solver, x[first + second : -1])
-    solution: jax.Array = lax.custom_linear_solve(
-        product_with(matrix, x[:first]), x[-1], lambda _, b: by_solver(b), lambda _, b: by_other(b)
-    )
-    return solution
 
 
 @Root.declared(multiple_results=True)

@@ -6,7 +6,6 @@ rule here are `Delayed` until an equation makes real numbers of them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +24,8 @@ COMPLEX: dict[str, Callable[..., Any]] = {}
 
 
 COMPLEX_POINTWISE = {
-    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "expm1", "log1p", "logistic", "pow", "rsqrt",
-    "sign", "sin", "sinh", "sqrt", "tan", "tanh",
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp2", "expm1", "log1p", "log2", "logistic",
+    "one_minus_square", "pow", "rsqrt", "sign", "sin", "sinh", "sqrt", "tan", "tanh",
 }  # fmt: skip
 """Elementwise primitives for which there is no formula here: each part of the result is a function of the parts of the
 inputs, and JAX provides its derivatives."""
@@ -114,12 +113,6 @@ def _power(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     return result
 
 
-@_on_pairs("one_minus_square")
-def _one_minus_square(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
-    square = _times(x, x)
-    return ComplexPair(F.r_sub_scalar(square.real, val=1.0), F.mul_scalar(square.imaginary, val=-1.0))
-
-
 @_on_pairs("exp")
 def _exponential(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     angle = variable(x.imaginary)
@@ -136,33 +129,13 @@ def _logarithm(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     return ComplexPair(F.mul_scalar(F.log(F.add2(F.square(a), F.square(b))), val=0.5), F.atan2(b, a))
 
 
-@_on_pairs("exp2")
-def _binary_exponential(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
-    parts = [F.mul_scalar(variable(p), val=math.log(2)) for p in (x.real, x.imaginary)]
-    y: ComplexPair = _exponential(equation, ComplexPair(*parts))
-    return y
-
-
-@_on_pairs("log2")
-def _binary_logarithm(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
-    natural = _logarithm(equation, x)
-    return ComplexPair(*[F.mul_scalar(p, val=1 / math.log(2)) for p in (natural.real, natural.imaginary)])
-
-
 @_on_pairs("abs")
 def _absolute(equation: JaxprEquation, x: ComplexPair) -> Variable:
     both = F.stack(variable(x.real), variable(x.imaginary), axis=0)
     return F.norm(both, axis=0)
 
 
-@_on_pairs("real")
-def _real(equation: JaxprEquation, x: ComplexPair) -> Any:
-    return x.real
-
-
-@_on_pairs("imag")
-def _imaginary(equation: JaxprEquation, x: ComplexPair) -> Any:
-    return x.imaginary
+COMPLEX |= {"real": lambda equation, x: x.real, "imag": lambda equation, x: x.imaginary}
 
 
 @_on_pairs("conj")

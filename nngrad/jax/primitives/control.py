@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 from jax import numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Literal
 
 from ... import functions as F
 from ...extend import NdArray, Variable, leaf_of
@@ -18,9 +17,7 @@ from ...functions.checkpoints import applied_checkpoint
 from ...functions.traced import (
     CALLS,
     CUSTOM_RULES,
-    bodies_of,
     counts_of_scan,
-    equations_in,
     is_key,
     name_of,
     parameters_of,
@@ -71,7 +68,7 @@ def _scan(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[An
     stacked = _as_variables(values[fixed + carries :], equation.inputs[fixed + carries :])
 
     def step(carry: list[Variable], xs: list[Variable]) -> tuple[list[Variable], list[Variable]]:
-        results = _run_body(opening, body, [*outside, *_as_values(carry, carried), *_as_values(xs, sliced)])
+        results = opening.run_closed(body, [*outside, *_as_values(carry, carried), *_as_values(xs, sliced)])
         given = _as_variables(results, body.out_avals)
         return given[:carries], given[carries:]
 
@@ -132,7 +129,7 @@ def _cond(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[An
     (index,) = _as_variables([which], equation.inputs[:1])
 
     def branch(closed: Any) -> Any:
-        return lambda: _as_variables(_run_body(opening, closed, operands), closed.out_avals)
+        return lambda: _as_variables(opening.run_closed(closed, operands), closed.out_avals)
 
     index = F.cast(index, dtype=np.int32) if index.dtype == bool else index
     return _as_values(F.switch(index, [branch(closed) for closed in branches]), equation.outputs)
@@ -140,53 +137,25 @@ def _cond(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[An
 
 @controls("remat2")
 def _checkpoint(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[Any]:
-    body = equation.params["jaxpr"]
-    closed = body if isinstance(body, ClosedJaxpr) else ClosedJaxpr(body, [])
-    return _checkpointed(opening, closed, values, equation.params["policy"])
-
-
-def _run_body(opening: Any, closed: ClosedJaxpr, values: Sequence[Value]) -> list[Any]:
-    """The results of a loop step or a branch."""
-    if opening.policy is None:
-        return list(opening.run_closed(closed, values))
-    return _checkpointed(opening, closed, values, opening.policy)
-
-
-def _checkpointed(opening: Any, closed: ClosedJaxpr, values: Sequence[Value], policy: Any) -> list[Any]:
-    """The results of a checkpoint. A loop or branch in which the policy saves something runs outside it: its bodies are
-    checkpoints, and the values they save are kept, as is everything that a loop's derivative reads."""
-    jaxpr = closed.jaxpr
-    found = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*map(known, closed.consts), *values), strict=True))
-    runs = runs_of(jaxpr, policy)
-    for n, run in enumerate(runs):
-        if run.is_apart:
-            with opening.saving(policy=policy):
-                opening.follow(run.equations, found)
-        else:
-            after = [v for later in runs[n + 1 :] for each in later.equations for v in each.invars]
-            _as_checkpoint(opening, run.equations, found, [*after, *jaxpr.outvars], policy)
-    return list(read(jaxpr.outvars, found))
-
-
-def _as_checkpoint(
-    opening: Any, equations: Sequence[Any], found: dict[Any, Value], after: Sequence[Any], policy: Any
-) -> None:
-    """Compute equations within a checkpoint, and add those results to `found` that are read after them."""
-    made = {v for each in equations for v in each.outvars}
-    wanted = list(dict.fromkeys([v for v in after if not isinstance(v, Literal) and v in made]))
-    taken = dict.fromkeys([v for each in equations for v in each.invars if not isinstance(v, Literal)])
+    body, policy = equation.params["jaxpr"], equation.params["policy"]
+    jaxpr, consts = (body.jaxpr, body.consts) if isinstance(body, ClosedJaxpr) else (body, [])
+    found = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*map(known, consts), *values), strict=True))
+    made = {v for each in jaxpr.eqns for v in each.outvars}
+    wanted = list(dict.fromkeys([v for v in jaxpr.outvars if not isinstance(v, Literal) and v in made]))
+    taken = dict.fromkeys([v for each in jaxpr.eqns for v in each.invars if not isinstance(v, Literal)])
     moving = [v for v in taken if v in found and not isinstance(found[v], KnownArray)]
     described = [v.aval for v in moving]
 
     def of_moving(given: list[Variable]) -> tuple[list[Variable], list[Variable]]:
         own, saving = found | dict(zip(moving, _as_values(given, described), strict=True)), Saving(policy)
         with opening.saving(saving):
-            opening.follow(equations, own)
+            opening.follow(jaxpr.eqns, own)
         return _as_variables([own[v] for v in wanted], [v.aval for v in wanted]), saving.saved
 
     inputs = _as_variables([found[v] for v in moving], described)
     results = applied_checkpoint(of_moving, inputs, opening.follow)
     found.update(zip(wanted, _as_values(results, [v.aval for v in wanted]), strict=True))
+    return list(read(jaxpr.outvars, found))
 
 
 # ---------------------------------------------------------------- checkpoint policies
@@ -206,45 +175,12 @@ class Saving:
     def take(self, equation: Any, results: Sequence[Value]) -> None:
         """Keep the results of an equation if the policy saves them. As in JAX, it is not asked about equations that
         hold jaxprs. Values to be offloaded to the host are recomputed, which takes no device memory either."""
-        if _is_saved(equation, self._policy):
+        name = name_of(equation)
+        if self._policy is None or name in CALLS or name in CONTROL or name in CUSTOM_RULES:
+            return
+        said = self._policy(equation.primitive, *[v.aval for v in equation.invars], **equation.params)
+        if said is True or type(said).__name__ == "SaveableType":
             self.saved += [y for y in results if isinstance(y, Variable)]
-
-
-def _is_saved(equation: Any, policy: Any) -> bool:
-    name = name_of(equation)
-    if policy is None or name in CALLS or name in CONTROL or name in CUSTOM_RULES:
-        return False
-    said = policy(equation.primitive, *[v.aval for v in equation.invars], **equation.params)
-    return said is True or type(said).__name__ == "SaveableType"
-
-
-class Run(NamedTuple):
-    """Consecutive equations of a checkpoint."""
-
-    equations: tuple[Any, ...]
-    is_apart: bool
-    """Whether it is one loop or branch in which the policy saves something; otherwise it is a checkpoint."""
-
-
-def runs_of(jaxpr: Jaxpr, policy: Any) -> list[Run]:
-    """The equations of a checkpoint in runs: each loop of known length, and each branch, in which the policy saves
-    something is a run by itself. A single run if anything but real arrays passes between runs."""
-    runs = [
-        Run(tuple(equations), apart) for (apart, _), equations in itertools.groupby(
-            jaxpr.eqns, lambda each: (True, id(each)) if _saves_within(each, policy) else (False, 0)
-        )
-    ]  # fmt: skip
-    handed_on = [v for run in runs if run.is_apart for each in run.equations for v in each.invars]
-    made = [v for each in jaxpr.eqns for v in each.outvars]
-    if any([not is_held(v.aval) or is_complex(v.aval) for v in (*handed_on, *made)]):
-        return [Run(tuple(jaxpr.eqns), False)]
-    return runs
-
-
-def _saves_within(equation: Any, policy: Any) -> bool:
-    if name_of(equation) not in ("scan", "cond"):
-        return False
-    return any([_is_saved(inner, policy) for body in bodies_of(equation) for inner in equations_in(body)])
 
 
 def stays_checkpoint(equation: Any, given: Sequence[Value]) -> bool:

@@ -21,7 +21,7 @@ from ...extend import Variable
 from ...functions.array import in_dtype
 from ...functions.axes import axes_of
 from ..values import KnownArray
-from .registry import POINTWISE, JaxprEquation, opens, require, require_floating, scalar, variable
+from .registry import POINTWISE, JaxprEquation, opens, opens_each, require, require_floating, scalar, variable
 
 
 def _opens_unary(name: str, function: Callable[[Variable], Variable]) -> None:
@@ -46,15 +46,24 @@ for _name, _function in _UNARY.items():
     _opens_unary(_name, _function)
 
 
+opens_each({
+    "abs": F.abs, "atan2": F.atan2, "igamma_grad_a": gamma_by_shape, "one_minus_square": F.one_minus_square,
+    "regularized_incomplete_beta": F.betainc, "square": F.square, "stop_gradient": F.unlink,
+    "clz": functools.partial(F.bits_of, operation="leading zeros"),
+    "igamma": functools.partial(F.incomplete_gamma, upper=False),
+    "igammac": functools.partial(F.incomplete_gamma, upper=True),
+    "population_count": functools.partial(F.bits_of, operation="count"),
+    "rem": functools.partial(F.mod2, fmod=True),
+    "shift_left": functools.partial(F.bitwise, operation="left"),
+    "shift_right_arithmetic": functools.partial(F.bitwise, operation="right with sign"),
+    "shift_right_logical": functools.partial(F.bitwise, operation="right"),
+})
+
+
 @opens("log2")
 def _log2(equation: JaxprEquation, x: Variable) -> Variable:
     """By the natural logarithm, as in JAX."""
     return F.mul_scalar(F.log(x), val=1 / math.log(2))
-
-
-@opens("one_minus_square")
-def _one_minus_square(equation: JaxprEquation, x: Variable) -> Variable:
-    return F.one_minus_square(x)
 
 
 @opens("polynomial", takes_known=True)
@@ -64,31 +73,6 @@ def _polynomial(equation: JaxprEquation, x: Any, *coefficients: Any) -> Variable
     for c in reversed(rest):
         y = _add(equation, _mul(equation, y, x), c)
     return variable(y)
-
-
-@opens("square")
-def _square(equation: JaxprEquation, x: Variable) -> Variable:
-    return F.square(x)
-
-
-@opens("abs")
-def _abs(equation: JaxprEquation, x: Variable) -> Variable:
-    return F.abs(x)
-
-
-@opens("igamma", "igammac")
-def _igamma(equation: JaxprEquation, a: Variable, x: Variable) -> Variable:
-    return F.incomplete_gamma(a, x, upper=equation.name == "igammac")
-
-
-@opens("igamma_grad_a")
-def _igamma_grad_a(equation: JaxprEquation, a: Variable, x: Variable) -> Variable:
-    return gamma_by_shape(a, x)
-
-
-@opens("regularized_incomplete_beta")
-def _betainc(equation: JaxprEquation, a: Variable, b: Variable, x: Variable) -> Variable:
-    return F.betainc(a, b, x)
 
 
 @opens("round")
@@ -213,22 +197,6 @@ def _before_broadcast(x: Variable) -> Variable:
     return x
 
 
-@opens("rem")
-def _rem(equation: JaxprEquation, x: Variable, y: Variable) -> Variable:
-    return F.mod2(x, y, fmod=True)
-
-
-@opens("shift_left", "shift_right_logical", "shift_right_arithmetic")
-def _shift(equation: JaxprEquation, x: Variable, y: Variable) -> Variable:
-    names = {"shift_left": "left", "shift_right_logical": "right", "shift_right_arithmetic": "right with sign"}
-    return F.bitwise(x, y, operation=names[equation.name])
-
-
-@opens("population_count", "clz")
-def _bits_of(equation: JaxprEquation, x: Variable) -> Variable:
-    return F.bits_of(x, operation="count" if equation.name == "population_count" else "leading zeros")
-
-
 @opens("max", "min", takes_known=True)
 def _extremum(equation: JaxprEquation, x: Any, y: Any) -> Variable:
     largest = equation.name == "max"
@@ -262,11 +230,6 @@ def _integer_pow(equation: JaxprEquation, x: Variable) -> Variable:
     return F.square(x) if exponent == 2 else F.pow_scalar(x, val=float(exponent))
 
 
-@opens("atan2")
-def _atan2(equation: JaxprEquation, x: Variable, y: Variable) -> Variable:
-    return F.atan2(x, y)
-
-
 @opens("zeta", takes_known=True)
 def _zeta(equation: JaxprEquation, x: Any, q: Any) -> Variable:
     exponent = scalar(x)
@@ -293,11 +256,6 @@ def _clamp(equation: JaxprEquation, low: Any, x: Any, high: Any) -> Variable:
         number = scalar(bound)
         y = by_array(y, variable(bound)) if number is None else by_number(y, val=number)
     return y
-
-
-@opens("stop_gradient")
-def _stop_gradient(equation: JaxprEquation, x: Variable) -> Variable:
-    return F.unlink(x)
 
 
 @opens("convert_element_type")

@@ -1,24 +1,16 @@
-"""Matrix products and convolutions; matrix factorisations and linear solves, including `custom_linear_solve`."""
+"""Matrix products and convolutions; matrix factorisations and triangular solves."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Any
 
 from jax import lax
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ... import functions as F
-from ...derivatives.implicit.packing import Packing
-from ...derivatives.implicit.packing import equation as captured_equation
-from ...extend import Variable, apply
-from ...functions.bodies.implicit import solve_by_body
-from ...functions.bodies.matrices import NotLinear, transpose_of
+from ...extend import Variable
 from ...functions.factors import lu_decomposition
-from ..values import Value, is_held
 from .movement import reshaped_once, transposed_once
-from .registry import JaxprEquation, controls, opens, require, require_floating, variable
+from .registry import JaxprEquation, opens, opens_each, require, require_floating
 
 
 @opens("dot_general")
@@ -131,9 +123,7 @@ def _spread_and_padded(
 # ---------------------------------------------------------------- factorisations and solves
 
 
-@opens("cholesky")
-def _cholesky(equation: JaxprEquation, x: Variable) -> Variable:
-    return F.batch_cholesky(x)
+opens_each({"cholesky": F.batch_cholesky, "lu": lambda x: list(lu_decomposition(x))})
 
 
 @opens("triangular_solve")
@@ -171,49 +161,9 @@ def _svd(equation: JaxprEquation, x: Variable) -> list[Variable]:
     return [s, u, vh] if p["compute_uv"] else [s]
 
 
-@opens("lu")
-def _lu(equation: JaxprEquation, x: Variable) -> list[Variable]:
-    return list(lu_decomposition(x))
-
-
 @opens("qr")
 def _qr(equation: JaxprEquation, x: Variable) -> list[Variable]:
     p = equation.params
     require(not p.get("pivoting"), "it pivots")
     require(not p["full_matrices"] or x.shape[-2] <= x.shape[-1], "its matrices are full")
     return list(F.batch_qr(x))
-
-
-@controls("custom_linear_solve")
-def _custom_linear_solve(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[Any]:
-    jaxprs, counts = equation.params["jaxprs"], equation.params["const_lengths"]
-    require(jaxprs.transpose_solve is not None, "it has no function that solves the transposed system")
-    require(all(map(is_held, equation.inputs)), "some inputs are not arrays of numbers")
-    rest, constants = [variable(v) for v in values], []
-    for count in counts:
-        constants.append(rest[:count])
-        rest = rest[count:]
-    of_product, _, of_solver, of_other = constants
-    require(len(equation.outputs) == len(rest), "it returns more than the solution")
-    require(all([b.dtype == rest[0].dtype and b.dtype.name in ("float32", "float64") for b in rest]),
-            "its inputs are not all float32 or all float64")
-    packing = Packing(rest, "b", equation.name)
-
-    def product(vector: Variable) -> Variable:
-        found = opening.run_closed(jaxprs.matvec, [*of_product, *packing.unpacked(vector)])
-        return packing.packed([variable(y) for y in found], "the function returns")
-
-    def solver(closed: ClosedJaxpr, given: Sequence[Variable]) -> Any:
-        """The user's solver, opaque: no derivative differentiates it."""
-        run = F.jax_function(jaxpr_as_fun(closed))
-        return lambda vector: packing.packed(run(*given, *packing.unpacked(vector)), "the solver returns")
-
-    functions = (product, solver(jaxprs.solve, of_solver), solver(jaxprs.transpose_solve, of_other))
-    matrix, found, other = [captured_equation(f, [packing.spec], equation.name, f) for f in functions]
-    try:
-        transpose = transpose_of(matrix.body)
-    except NotLinear:
-        require(False, "its function is not linear")
-    inputs = (*matrix.parameters, *found.parameters, *other.parameters, packing.vector)
-    x = apply(solve_by_body, inputs, (matrix.body, transpose, found.body, other.body))
-    return list(packing.unpacked(x))

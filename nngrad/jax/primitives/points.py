@@ -198,9 +198,9 @@ def _scatter_extremum(equation: JaxprEquation, x: Any, indices: Any, updates: An
 def _scatter_mul(equation: JaxprEquation, x: Any, indices: Any, updates: Any) -> Variable:
     x, updates = variable(x), variable(updates)
     u, points, axes = _put(equation, x.shape, indices, updates)
-    if equation.params["unique_indices"] or _are_distinct(points, indices):
-        return F.mul2(x, _written(F.ones_like(x), u, points, axes, True))
     indexed, count = tuple([x.shape[a] for a in axes]), math.prod(points.shape[:-1])
+    if equation.params["unique_indices"] or count <= 1:
+        return F.mul2(x, _written(F.ones_like(x), u, points, axes, True))
     strides = [math.prod(indexed[i + 1 :]) for i in range(len(indexed))]
     outside = F.amax(F.equal(points, _leaf(np.asarray(_OUTSIDE, np.int32))), axis=-1)
     places = F.sum(F.mul2(points, _leaf(np.asarray(strides, np.int32))), axis=-1)
@@ -208,16 +208,6 @@ def _scatter_mul(equation: JaxprEquation, x: Any, indices: Any, updates: Any) ->
     rest = u.shape[points.ndim - 1 :]
     products = F.segment_prod(reshaped_once(u, (count, *rest)), places, count=math.prod(indexed))
     return F.mul2(x, _indexed_back(reshaped_once(products, (*indexed, *rest)), axes))
-
-
-def _are_distinct(points: Variable, indices: Any) -> bool:
-    """Whether no two points are equal: they are known, or there is only one."""
-    count = math.prod(points.shape[:-1])
-    if count <= 1 or not isinstance(indices, KnownArray):
-        return count <= 1
-    rows = np.asarray(points.d).reshape(count, -1)
-    inside = rows[(rows != _OUTSIDE).all(-1)]
-    return len(np.unique(inside, axis=0)) == len(inside)
 
 
 def _written(x: Variable, u: Variable, points: Variable, axes: tuple[int, ...], unique: bool) -> Variable:

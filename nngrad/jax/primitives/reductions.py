@@ -15,10 +15,10 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from ... import functions as F
 from ...extend import Variable, spec_of
 from ...functions.traced import jaxpr_for
-from ..values import KnownArray, known
+from ..values import known
 from .elementwise import as_zero_or_one
 from .movement import sliced
-from .registry import JaxprEquation, controls, opens, require, require_floating, variable
+from .registry import JaxprEquation, controls, opens, require, require_floating
 
 
 def _opens_reduction(name: str, function: Callable[..., Variable]) -> None:
@@ -63,38 +63,12 @@ def _cumulative_by_pairs(equation: JaxprEquation, x: Variable) -> Variable:
     return F.associative_scan(combine, x, reverse=bool(equation.params["reverse"]), axis=int(equation.params["axis"]))
 
 
-@opens("sort", takes_known=True)
-def _sort(equation: JaxprEquation, *xs: Any) -> list[Variable]:
-    axis, keys = int(equation.params["dimension"]), int(equation.params["num_keys"])
-    x = variable(xs[0])
-    if keys > 1:
-        return _sorted_by_several([variable(x) for x in xs], keys, axis)
-    if len(xs) == 1:
-        return [F.sort_values(x, axis=axis)]
-    order = F.argsort(x, axis=axis)
-    along = F.take_along_axis
-    return [
-        F.sort_values(x, axis=axis),
-        *[order if _counts(y, axis) else along(variable(y), order, axis=axis) for y in xs[1:]],
-    ]
-
-
-def _sorted_by_several(xs: list[Variable], keys: int, axis: int) -> list[Variable]:
-    """Sort by the last key first: sorting is stable, so each earlier key takes precedence."""
-    order: Variable | None = None
-    for key in reversed(xs[:keys]):
-        moved = as_zero_or_one(key) if order is None else F.take_along_axis(as_zero_or_one(key), order, axis=axis)
-        own = F.argsort(F.unlink(moved), axis=axis)
-        order = own if order is None else F.take_along_axis(order, own, axis=axis)
-    return [F.take_along_axis(x, order, axis=axis) for x in xs]
-
-
-def _counts(y: Any, axis: int) -> bool:
-    """Whether `y` is an arange along an axis, as an argsort sorts along with its keys."""
-    if not isinstance(y, KnownArray) or not np.issubdtype(y.dtype, np.integer):
-        return False
-    own = np.arange(y.shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(y.shape))])
-    return bool((np.asarray(y.array) == own).all())
+@opens("sort")
+def _sort(equation: JaxprEquation, x: Variable, *others: Variable) -> list[Variable]:
+    require(int(equation.params["num_keys"]) == 1, "it sorts by several keys")
+    axis = int(equation.params["dimension"])
+    order = F.argsort(x, axis=axis) if others else None
+    return [F.sort_values(x, axis=axis), *[F.take_along_axis(y, order, axis=axis) for y in others]]
 
 
 @opens("top_k")

@@ -79,6 +79,12 @@ def opens(*names: str, takes_known: bool = False) -> Callable[[Rule], Rule]:
     return enter
 
 
+def opens_each(functions: dict[str, Callable[..., Any]]) -> None:
+    """Register functions of Variables as the rules of primitives without parameters."""
+    for name, function in functions.items():
+        opens(name)(lambda equation, *xs, function=function: function(*xs))
+
+
 def controls(*names: str) -> Callable[[Rule], Rule]:
     """Register the decorated function as the rule of control-flow primitives, which hold jaxprs."""
 
