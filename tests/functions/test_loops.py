@@ -214,22 +214,6 @@ def test_a_gradient_in_a_body() -> None:
     check(ours, theirs, [C, W], 3)
 
 
-def test_random_functions_draw_at_each_step() -> None:
-    nn.seed(3)
-    x = leaf(np.ones((50, 40)))
-    _, ys = F.scan(lambda _, x: (None, F.dropout(x, p=0.5)), None, x)
-    ys.forward()
-    rows = {tuple(row) for row in ys.d}
-    assert len(rows) == 50
-    (gx,) = nn.grad(F.sum(ys * ys), x)
-    nn.forward_all([gx, ys])
-    np.testing.assert_array_equal(gx.d != 0, ys.d != 0)
-    first = ys.d.copy()
-    nn.forward_all([gx, ys])
-    assert (first != ys.d).any()
-    np.testing.assert_array_equal(gx.d != 0, ys.d != 0)
-
-
 def test_what_is_drawn_outside_is_the_same_at_each_step() -> None:
     noise = F.randn(shape=(3,))
     ys = F.map(lambda x: x + noise, Variable((5, 3)))

@@ -11,8 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jax import lax
 
 import nngrad as nn
@@ -20,7 +18,6 @@ import nngrad.functions as F
 from backward_registry import registry
 from nngrad.extend import Variable, functions_of
 from nngrad.functions.traced.structure import structure_of
-from tests.oracle import check
 from tests.together import Check, compared, together
 
 RNG = np.random.default_rng(0)
@@ -117,28 +114,6 @@ def surrogate(x: Any, w: Any) -> Any:
 @together
 def test_to_order_3(fun: Any, reference: Any, numeric: bool) -> Check:
     yield from compared(F.jax_function(fun), reference, [X, W], 3, numeric=numeric)
-
-
-STEPS = ["sin", "tanh", "exp", "square", "roll", "dot"]
-
-
-@settings(max_examples=6, deadline=None)
-@given(st.lists(st.sampled_from(STEPS), min_size=1, max_size=3), st.booleans())
-def test_any_composition_has_the_derivatives_that_jax_has(steps: list[str], loop: bool) -> None:
-    table = {
-        "sin": jnp.sin, "tanh": jnp.tanh, "exp": lambda x: jnp.exp(0.2 * x), "square": lambda x: 0.5 * x * x,
-        "roll": lambda x: jnp.roll(x, 1, axis=-1) * x, "dot": lambda x: x @ jnp.asarray(W, x.dtype),
-    }
-
-    def reference(x: Any) -> Any:
-        for step in steps:
-            x = table[step](x)
-        return x
-
-    def once(x: Any) -> Any:
-        return lax.while_loop(lambda c: c[0] < 1, lambda c: (c[0] + 1, reference(c[1])), (0, x))[1]
-
-    check(F.jax_function(once if loop else reference), reference, [X], 2, numeric=False)
 
 
 def test_derivatives_that_an_author_has_set_are_known_as_such() -> None:
@@ -428,35 +403,6 @@ def test_whatever_jax_takes() -> None:
     np.testing.assert_allclose(F.jax_function(jax.vmap(jnp.sum))(x).d, X.sum(1))
     np.testing.assert_allclose(F.jax_function(jax.grad(lambda a: jnp.sum(a**3)))(x).d, 3 * X**2)
     np.testing.assert_allclose(F.jax_function(lambda: jnp.ones(3) * 2)().d, [2.0, 2.0, 2.0])
-
-
-# ---------------------------------------------------------------- modules
-
-
-def mlp(params: dict[str, Any], x: Any) -> Any:
-    """What a module's `apply` is: a function of a pytree of parameters, and an input."""
-    for name in ("first", "second"):
-        x = jnp.tanh(x @ params[name]["kernel"] + params[name]["bias"])
-    return x
-
-
-def test_a_module_by_its_apply() -> None:
-    rng = np.random.default_rng(1)
-    arrays = {n: {"kernel": rng.standard_normal((3, 3)), "bias": np.zeros(3)} for n in ("first", "second")}
-    params = jax.tree.map(lambda a: leaf(a), arrays)
-    x = leaf(X)
-    y = F.jax_function(mlp)(params, x)
-    (gx,) = nn.grad(y, x)
-    penalty = F.sum(gx**2)
-    gradients = nn.grad(penalty, jax.tree.leaves(params))
-
-    def reference(params: Any) -> Any:
-        return jnp.sum(jax.grad(lambda x: mlp(params, x).sum())(jnp.asarray(X)) ** 2)
-
-    with jax.enable_x64(True):
-        expected = jax.tree.leaves(jax.grad(reference)(jax.tree.map(jnp.asarray, arrays)))
-    for got, want in zip(gradients, expected, strict=True):
-        np.testing.assert_allclose(got.d, want, rtol=1e-9, atol=1e-12)
 
 
 # ---------------------------------------------------------------- what cannot be done, and what is said of it
