@@ -32,7 +32,7 @@ class CellKind(NamedTuple):
     states: tuple[str, ...]
     """The names of the states."""
     has_axis: bool = True
-    """Whether weights have a gate axis."""
+    """True if weights have a gate axis."""
 
 
 def _gates(parts: Variable, size: int) -> tuple[Variable, ...]:

@@ -22,7 +22,7 @@ class Loop(NamedTuple):
     length: int
     """The number of steps."""
     reverse: bool
-    """Whether the steps go from the last slice to the first."""
+    """True if the steps go from the last slice to the first."""
     unroll: int
     """The number of steps that are unrolled into one iteration of XLA's loop."""
     segments: tuple[int, ...] = ()

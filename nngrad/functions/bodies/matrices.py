@@ -25,7 +25,7 @@ class SolveOptions(NamedTuple):
     maxiter: int
     """or after this many products with the matrix."""
     keep: bool
-    """Whether to return a solution that has not converged; else it is NaN."""
+    """True to return a solution that has not converged; else it is NaN."""
 
     @property
     def symmetric(self) -> bool:

@@ -42,7 +42,7 @@ class Factor(NamedTuple):
     place: int
     """Its index among those of its kind."""
     changes: bool
-    """Whether it has a value for each step, and so a step axis."""
+    """True if it has a value for each step, and so a step axis."""
 
 
 class Product(NamedTuple):

@@ -46,7 +46,7 @@ class _Stretch(NamedTuple):
     first: int
     end: int
     whole: bool
-    """Whether the range covers all steps."""
+    """True if the range covers all steps."""
 
     def of(self, x: Variable, shape: tuple[int, ...] = ()) -> Variable:
         """The slices of `x`, with the step axis reshaped to `shape` if given."""

@@ -70,9 +70,9 @@ class Given(NamedTuple):
 
     spec: Spec
     weak: bool
-    """Whether it is a Python number, whose dtype is weak."""
+    """True if it is a Python number, whose dtype is weak."""
     active: bool
-    """Whether gradients can reach it."""
+    """True if gradients can reach it."""
 
 
 class JaxFunction:

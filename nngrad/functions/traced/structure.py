@@ -284,7 +284,7 @@ class TracedFunction:
     )  # fmt: skip
 
     opaque = True
-    """Whether it contains user code, which may call functions on the host."""
+    """True if it contains user code, which may call functions on the host."""
 
     def __init__(
         self, name: str, closed: ClosedJaxpr, lifted: Positions, active: Positions, structure: Hashable = None

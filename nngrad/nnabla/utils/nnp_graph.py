@@ -46,7 +46,7 @@ class NnpNetworkPass:
         self.variables: dict[str, Variable] = {}
         """Replacements of Variables, by name."""
         self.fixes_parameters = False
-        """Whether parameters get `need_grad` False."""
+        """True if parameters get `need_grad` False."""
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"NnpNetworkPass has no {name!r}: it does not call functions on the messages in files; "
