@@ -281,19 +281,14 @@ def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
     def function(f: Function, *gys: Variable) -> Gradients:
         inputs, outputs = list(f.inputs), list(f.outputs)
         shapes = [x.shape for x in inputs], [y.shape for y in outputs]
-        return rule(list(gys), inputs, shapes[0], outputs, shapes[1], **_arguments(f))
+        arguments: Any = f.args
+        if list(arguments) == ["instance"]:  # of a user's own function
+            arguments = getattr(arguments["instance"], "args", None)
+        arguments = arguments if isinstance(arguments, Mapping) else {}
+        return rule(list(gys), inputs, shapes[0], outputs, shapes[1], **arguments)
 
     module = getattr(rule, "__module__", "")
     registry.add(registry.op(name), Rule(function, "user", exact, module), replace=True)
-
-
-def _arguments(f: Function) -> Mapping[str, Any]:
-    """The static arguments as nnabla passes them; for a user's own function, the dict `args` if it has one."""
-    arguments = f.args
-    if list(arguments) != ["instance"]:
-        return arguments
-    declared = getattr(arguments["instance"], "args", None)
-    return declared if isinstance(declared, Mapping) else {}
 
 
 def missing(op: Op, path: str) -> MissingRule:

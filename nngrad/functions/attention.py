@@ -12,7 +12,7 @@ from ..graph.arguments import Scalar, Share, as_int, coerced
 from ..graph.leaf import as_variables
 from ..graph.signatures import explained_by_name
 from . import activation, array, comparison, contractions, indexing, linear, movement, reduction, stochastic
-from .query_blocks import ByTarget, by_blocks
+from .query_blocks import by_blocks
 
 
 @composite
@@ -51,14 +51,14 @@ def attention(
     if not sources:
         return array.constant(0, shape=(batch, heads, targets, value.shape[3]), dtype=dtype)
     q, k, v = (array.in_dtype(x, wide) for x in (query, key, value))
-    by_target = {"query": ByTarget(q * (size**-0.5 if scale is None else scale), 2)}
+    arrays = {"query": q * (size**-0.5 if scale is None else scale)}
     if mask is not None and mask.shape[2] != 1:
-        by_target["mask"] = ByTarget(mask, 2)
+        arrays["mask"] = mask
     if causal:
         numbers = array.arange(0, targets, dtype=np.int32)
-        by_target["number"] = ByTarget(movement.reshape(numbers, shape=(1, 1, targets, 1)), 2)
+        arrays["number"] = movement.reshape(numbers, shape=(1, 1, targets, 1))
 
-    def average(of: Mapping[str, Variable]) -> tuple[Variable]:
+    def average(of: Mapping[str, Variable]) -> Variable:
         many = of["query"].shape[2]
         together = (batch, shared, heads // shared * many)
         products = contractions.einsum(
@@ -70,9 +70,9 @@ def attention(
             movement.reshape(weights, shape=(*together, sources)), v, equation="bhts,bhsd->bhtd"
         )
         y = movement.reshape(y, shape=(batch, heads, many, value.shape[3]))
-        return (y if blind is None else indexing.where(blind, 0, y),)
+        return y if blind is None else indexing.where(blind, 0, y)
 
-    return array.in_dtype(by_blocks(average, by_target, sources)[0], dtype)
+    return array.in_dtype(by_blocks(average, arrays, sources), dtype)
 
 
 def _check(query: Variable, key: Variable, value: Variable) -> None:
@@ -180,22 +180,14 @@ def scaled_dot_product_attention(
         movement.reshape(x, shape=(x.shape[0], *sizes, x.shape[2] // num_heads))
         for x in (query * (size // num_heads) ** -0.5, key, value)
     )
-    by_target = {"query": ByTarget(q, 0)}
-    if additive_mask is not None:
-        if additive_mask.ndim == 3:
-            additive_mask = movement.reshape(additive_mask, shape=(*sizes, targets, sources))
-        by_target["mask"] = ByTarget(additive_mask, additive_mask.ndim - 2)
-
-    def average(of: Mapping[str, Variable]) -> tuple[Variable, Variable]:
-        products = contractions.einsum(of["query"], k, equation="tbhd,sbhd->bhts")
-        hidden = None
-        if key_padding_mask is not None:
-            hidden = movement.reshape(key_padding_mask, shape=(batch, 1, 1, sources))
-        weights = _weights(products, of.get("mask"), hidden, dropout)
-        # XLA is slower at products whose batch axes do not come first, so they are moved afterwards.
-        return contractions.einsum(weights, v, equation="bhts,sbhd->bhtd"), weights
-
-    y, weights = by_blocks(average, by_target, sources)
+    if additive_mask is not None and additive_mask.ndim == 3:
+        additive_mask = movement.reshape(additive_mask, shape=(*sizes, targets, sources))
+    hidden = None
+    if key_padding_mask is not None:
+        hidden = movement.reshape(key_padding_mask, shape=(batch, 1, 1, sources))
+    weights = _weights(contractions.einsum(q, k, equation="tbhd,sbhd->bhts"), additive_mask, hidden, dropout)
+    # XLA is slower at products whose batch axes do not come first, so they are moved afterwards.
+    y = contractions.einsum(weights, v, equation="bhts,sbhd->bhtd")
     y = movement.reshape(movement.transpose(y, axes=(2, 0, 1, 3)), shape=(targets, batch, value.shape[2]))
     return y, movement.reshape(weights, shape=shapes[1])
 

@@ -119,23 +119,19 @@ def contracts(indices: Callable[[Function], Indices]) -> AxisMap:
     return AxisMap(places=places, indices=indices)
 
 
-def rows(shape: str = "") -> AxisMap:
-    """The first axis of the first input and of the output is a batch of rows, the only one possible: the batch of a
+def rows(shape: str = "", inputs: tuple[int, ...] = (0,)) -> AxisMap:
+    """The first axis of these inputs and of all outputs is a batch of rows, the only one possible: the batch of a
     convolution.
 
     Args:
         shape: The argument that is the shape of the output, if there is one.
+        inputs: The inputs.
     """
 
     def folded(f: Function, count: int) -> Mapping[str, Any]:
         return {shape: (count, *f.args[shape][1:])} if shape else {}
 
-    return AxisMap(places=lambda f: row_places(f, (0,)), folded=folded, inputs=(0,))
-
-
-def rows_of(inputs: tuple[int, ...]) -> AxisMap:
-    """The first axis of these inputs and of all outputs is a batch of any number of rows."""
-    return AxisMap(places=lambda f: row_places(f, inputs), folded=lambda f, count: {}, inputs=inputs)
+    return AxisMap(places=lambda f: row_places(f, inputs), folded=folded, inputs=inputs)
 
 
 def row_places(f: Function, inputs: Container[int]) -> tuple[Places, ...]:

@@ -49,11 +49,10 @@ def _order(f: Function) -> tuple[int, ...]:
     return tuple(range(ndim))[::-1] if axes is None else tuple([a % ndim for a in axes])
 
 
-def _transposed_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
-    return {"axes": (*range(len(size)), *[a + len(size) for a in _order(f)])}
-
-
-TRANSPOSED = AxisMap(places=lambda f: (_inverse(_order(f), f.inputs[0].ndim),), leading=_transposed_leading, thin=True)
+TRANSPOSED = AxisMap(
+    places=lambda f: (_inverse(_order(f), f.inputs[0].ndim),), thin=True,
+    leading=lambda f, size, shape: {"axes": (*range(len(size)), *[a + len(size) for a in _order(f)])},
+)  # fmt: skip
 
 
 def _repeated(f: Function) -> tuple[Places]:
@@ -83,10 +82,6 @@ def _windows(key: tuple[Any, ...], shape: Shape) -> tuple[Places, list[int]]:
     return tuple(places), entries
 
 
-def _taken(f: Function) -> tuple[Places]:
-    return (_windows(f.args["key"], f.inputs[0].shape)[0],)
-
-
 def _taken_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
     places, entries = _windows(f.args["key"], f.inputs[0].shape)
     key = list(f.args["key"])
@@ -96,18 +91,17 @@ def _taken_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
     return {"key": (*[(0, n, 1) for n in size], *key)}
 
 
-TAKEN = AxisMap(places=_taken, leading=_taken_leading, thin=True)
+TAKEN = AxisMap(
+    places=lambda f: (_windows(f.args["key"], f.inputs[0].shape)[0],), leading=_taken_leading, thin=True
+)
 
 
-def _put(f: Function) -> tuple[Places]:
-    return (_inverse(_windows(f.args["key"], f.specs[0].shape)[0], f.inputs[0].ndim),)
-
-
-def _put_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
-    return {"key": (*[(0, n, 1) for n in size], *f.args["key"]), "shape": (*size, *f.args["shape"])}
-
-
-PUT = AxisMap(places=_put, leading=_put_leading)
+PUT = AxisMap(
+    places=lambda f: (_inverse(_windows(f.args["key"], f.specs[0].shape)[0], f.inputs[0].ndim),),
+    leading=lambda f, size, shape: {
+        "key": (*[(0, n, 1) for n in size], *f.args["key"]), "shape": (*size, *f.args["shape"])
+    },
+)  # fmt: skip
 
 
 def _around_points(f: Function, ndim: int) -> list[int]:

@@ -13,7 +13,7 @@ from ..graph import Array, Variable, composite, op
 from ..graph.arguments import Size, one_of
 from .arithmetic import floating, mul2, widened
 from .array import zeros_like
-from .axes import rows_of
+from .axes import rows
 from .indexing import where
 from .movement import concatenate
 from .sets import known_values
@@ -50,7 +50,7 @@ def _suppressed(
     return selection
 
 
-@op(axes=rows_of((0,)))
+@op(axes=rows())
 def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax.Array:
     """Which scores of detected boxes are kept: the op behind `nms_detection2d`.
 
@@ -77,7 +77,7 @@ def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax
     return jnp.concatenate([passed[..., :1], mask], -1) if nms_per_class else passed & mask
 
 
-@op(axes=rows_of((0, 1)))
+@op(axes=rows(inputs=(0, 1)))
 def ranked_boxes(
     boxes: Array, scores: Array, /, center_point_box: Annotated[int, one_of(0, 1)], max_output_boxes_per_class: Size,
     iou_threshold: float, score_threshold: float,

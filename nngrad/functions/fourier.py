@@ -164,21 +164,9 @@ def frames(x: Array, /, size: AtLeastOne, stride: AtLeastOne) -> jax.Array:
     if x.ndim == 0 or x.shape[-1] < size:
         raise ValueError(f"x must have at least size={size} elements along its last axis, got shape {x.shape}")
     axis, count = x.ndim - 1, (x.shape[-1] - size) // stride + 1
-    step = math.gcd(size, stride)
-    if size // step > _MOST_SLICES:
-        starts = lax.iota(jnp.int32, count) * stride
-        y: jax.Array = jax.vmap(lambda start: lax.dynamic_slice_in_dim(x, start, size, axis), out_axes=axis)(starts)
-        return y
-    used = (count - 1) * stride + size
-    blocks = lax.reshape(lax.slice_in_dim(x, 0, used, axis=axis), (*x.shape[:-1], used // step, step))
-    span = (count - 1) * (stride // step) + 1
-    return lax.concatenate(
-        [lax.slice_in_dim(blocks, i, i + span, stride // step, axis) for i in range(size // step)], axis + 1
-    )
-
-
-_MOST_SLICES = 32
-"""Arrays are cut into up to this many slices, which are fast to move; more would take long to compile."""
+    starts = lax.iota(jnp.int32, count) * stride
+    y: jax.Array = jax.vmap(lambda start: lax.dynamic_slice_in_dim(x, start, size, axis), out_axes=axis)(starts)
+    return y
 
 
 @op(linear=True, axes=rowwise("(f,s)->(t)", shape="shape"))

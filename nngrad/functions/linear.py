@@ -31,10 +31,6 @@ def _matrix_indices(f: Function) -> Indices:
     return ((*a, *((1, 0) if turned_a else (0, 1))), (*b, *((2, 1) if turned_b else (1, 2)))), (*batch, 0, 2)
 
 
-def _matrix_cost(f: Function) -> int:
-    return 2 * f.specs[0].size * f.inputs[0].shape[-2 if f.args["transpose_a"] else -1]
-
-
 def _multiplied(
     a: tuple[int, ...], b: tuple[int, ...], transpose_a: bool, transpose_b: bool, matmul_precision: str | None
 ) -> tuple[int, ...] | None:
@@ -43,7 +39,10 @@ def _multiplied(
     return (*np.broadcast_shapes(a[:-2], b[:-2]), m, n) if k == l else None
 
 
-@op(linear="each", axes=contracts(_matrix_indices), cost=_matrix_cost, precision="low", shape=_multiplied)
+@op(
+    linear="each", axes=contracts(_matrix_indices), precision="low", shape=_multiplied,
+    cost=lambda f: 2 * f.specs[0].size * f.inputs[0].shape[-2 if f.args["transpose_a"] else -1],
+)  # fmt: skip
 def batch_matmul(
     a: Array, b: Array, /, transpose_a: bool = False, transpose_b: bool = False,
     matmul_precision: MatmulPrecision | None = None,

@@ -15,7 +15,6 @@ twice the time to compile).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from ..graph import Variable
 from . import checkpoints, loops, movement
@@ -27,46 +26,29 @@ WEIGHTS_AT_ONCE = 1 << 18
 long as one product; from a million on it takes less time, since a block stays in cache."""
 
 
-class ByTarget(NamedTuple):
-    """An array with one entry per query along some axis."""
-
-    array: Variable
-    axis: int
-
-
 def by_blocks(
-    average: Callable[[Mapping[str, Variable]], tuple[Variable, ...]], arrays: Mapping[str, ByTarget], sources: int
-) -> tuple[Variable, ...]:
+    average: Callable[[Mapping[str, Variable]], Variable], arrays: Mapping[str, Variable], sources: int
+) -> Variable:
     """The result of `average` for all queries, computed block by block where there are many weights.
 
-    `average` gets the parts of these arrays for some queries, by name, and returns arrays with these queries along
-    their third axis. It may also read arrays that are the same for all queries.
+    `average` gets the parts of these arrays for some queries, by name. Queries are along the third of four axes of each
+    array, and of the result. It may also read arrays that are the same for all queries.
     """
-    array, axis = next(iter(arrays.values()))
-    targets = array.shape[axis]
+    targets = next(iter(arrays.values())).shape[2]
     if targets <= BLOCK or targets * sources <= WEIGHTS_AT_ONCE:
-        return average({name: part.array for name, part in arrays.items()})
+        return average(arrays)
     count = -(-targets // BLOCK)
     size = -(-targets // count)
-    stacks = {name: _cut(part, count, size) for name, part in arrays.items()}
-    results = loops.map(checkpoints.checkpoint(average), stacks)
-    return tuple([_joined(y, targets) for y in results])
+    lacking = count * size - targets
 
+    def cut(x: Variable) -> Variable:
+        """Blocks of `size` queries along a new first axis; the last one is padded with zeros."""
+        if lacking:
+            x = movement.pad(x, pad_width=(0, 0, 0, 0, 0, lacking, 0, 0))
+        x = movement.reshape(x, shape=(*x.shape[:2], count, size, x.shape[3]))
+        return movement.transpose(x, axes=(2, 0, 1, 3, 4))
 
-def _cut(by_target: ByTarget, count: int, size: int) -> Variable:
-    """Blocks of `size` queries along a new first axis; the last one is padded with zeros."""
-    (x, axis), shape = by_target, by_target.array.shape
-    lacking = count * size - shape[axis]
-    if lacking:
-        x = movement.pad(x, pad_width=[w for a in range(x.ndim) for w in (0, lacking if a == axis else 0)])
-    x = movement.reshape(x, shape=(*shape[:axis], count, size, *shape[axis + 1 :]))
-    return movement.transpose(x, axes=(axis, *[a for a in range(x.ndim) if a != axis]))
-
-
-def _joined(y: Variable, targets: int) -> Variable:
-    """The stacks of a loop over blocks, reshaped to all queries along the third axis."""
-    count, batch, heads, size, width = y.shape
-    whole = movement.reshape(
-        movement.transpose(y, axes=(1, 2, 0, 3, 4)), shape=(batch, heads, count * size, width)
-    )
-    return whole if count * size == targets else whole[:, :, :targets]
+    y = loops.map(checkpoints.checkpoint(average), {name: cut(x) for name, x in arrays.items()})
+    _, batch, heads, _, width = y.shape
+    y = movement.reshape(movement.transpose(y, axes=(1, 2, 0, 3, 4)), shape=(batch, heads, count * size, width))
+    return y[:, :, :targets] if lacking else y

@@ -23,7 +23,7 @@ from ..graph.arguments import Ints, as_ints, one_of
 from ..graph.leaf import refuse_too_many
 from .arithmetic import add2, floating, mul2, r_sub_scalar
 from .array import cast, constant
-from .axes import rows_of
+from .axes import rows
 from .contractions import contraction
 from .movement import concatenate, reshape, transpose
 from .slicing import take_slices
@@ -61,7 +61,7 @@ def cell_slope(x: Array, /, size: int, padding: str) -> jax.Array:
     return _mapped(floating(x), size, padding)[1]
 
 
-@op(axes=rows_of((0,)))
+@op(axes=rows())
 def cell_indices(x: Array, /, sizes: Ints, padding: str, mode: str = "linear") -> jax.Array:
     """The pixels at the corners of the cells of positions, or those around them, numbered in row-major order.
 

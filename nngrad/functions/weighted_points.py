@@ -15,7 +15,7 @@ from jax import lax
 from ..graph import Array, Function, op
 from ..graph.arguments import Shape
 from .arithmetic import alike, floating, widened
-from .axes import rows_of
+from .axes import rows
 
 
 def _cost(f: Function) -> int:
@@ -23,7 +23,7 @@ def _cost(f: Function) -> int:
     return 2 * channels_times_points * int(f.inputs[2].shape[1])
 
 
-_ROWS = rows_of((0, 1, 2))
+_ROWS = rows(inputs=(0, 1, 2))
 
 
 @op(linear="each", axes=_ROWS, cost=_cost)
