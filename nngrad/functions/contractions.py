@@ -55,10 +55,8 @@ def contraction(
         ValueError: The indices do not fit the shapes.
     """
     once = tuple(dict.fromkeys(output))
-    y = _product(x, terms, once, matmul_precision)
-    if y is None:
-        operands = [part for pair in zip(x, terms, strict=True) for part in pair]
-        y = jnp.einsum(*operands, once, precision=matmul_precision)
+    operands = [part for pair in zip(x, terms, strict=True) for part in pair]
+    y: jax.Array = jnp.einsum(*operands, once, precision=matmul_precision)
     if len(once) == len(output):
         return y
     sizes = dict(zip(once, y.shape, strict=True))
@@ -70,26 +68,6 @@ def contraction(
             here, first = (lax.broadcasted_iota(jnp.int32, shape, a) for a in (axis, output.index(i)))
             equal = lax.bitwise_and(equal, lax.eq(here, first))
     return lax.select(equal, spread, lax.full_like(spread, 0))
-
-
-def _product(
-    x: Sequence[Array], terms: Tuples, output: tuple[int, ...], matmul_precision: MatmulPrecision | None
-) -> jax.Array | None:
-    """The contraction of two factors that share all summed indices, as `jnp.einsum` gives it but much faster to trace;
-    None for others."""
-    if len(x) != 2 or x[0].dtype != x[1].dtype or not jnp.issubdtype(x[0].dtype, jnp.inexact):
-        return None
-    alone = [[i for i in term if i not in other] for term, other in (terms, terms[::-1])]
-    if any([len(set(term)) < len(term) for term in terms]) or not set(output).issuperset([*alone[0], *alone[1]]):
-        return None
-    batch = [i for i in output if i in terms[0] and i in terms[1]]
-    summed = sorted(set(terms[0]).intersection(terms[1]).difference(output))
-    order = (0, 1) if (*batch, *alone[0], *alone[1]) == output else (1, 0)
-    (first, a), (second, b) = [(x[k], terms[k]) for k in order]
-    summed_at, batch_at = [([*map(a.index, indices)], [*map(b.index, indices)]) for indices in (summed, batch)]
-    y = lax.dot_general(first, second, (summed_at, batch_at), matmul_precision, first.dtype)
-    order_of_axes = (*batch, *[i for k in order for i in alone[k]])
-    return y if order_of_axes == output else lax.transpose(y, [order_of_axes.index(i) for i in output])
 
 
 def contraction_like(
