@@ -66,10 +66,10 @@ __all__ = [
     "forward_all", "from_jax", "from_torch", "functions", "gauss_newton", "get_auto_forward", "get_current_context",
     "get_current_parameter_scope", "get_extension_context", "get_parameter", "get_parameter_or_create",
     "get_parameters", "grad", "hessian", "hessian_diagonal", "hooks", "hosts", "hvp", "initializer", "jacobian", "jvp",
-    "lanczos", "laplacian", "linear_solve", "load_exported", "load_graph", "load_parameters", "memory_report",
+    "lanczos", "laplacian", "linear_solve", "load_exported", "load_parameters", "memory_report",
     "mesh", "minimize", "natural_gradient", "no_grad", "nth_derivative", "odeint", "parameter_scope",
     "parametric_functions", "passes", "pop_parameter", "precision", "recompute", "register",
-    "registry", "root", "save_graph", "save_parameters", "seed", "set_auto_forward", "set_default_context",
+    "registry", "root", "save_parameters", "seed", "set_auto_forward", "set_default_context",
     "set_function_post_hook", "set_function_pre_hook", "set_parameter", "set_solver_post_hook", "set_solver_pre_hook",
     "shard", "show", "show_passes", "show_registry", "show_rewrites", "simplify", "solvers", "source_locations",
     "sparse_hessian", "sparse_jacobian", "sparsity", "timing", "to_jax", "train_step", "training_log",
@@ -95,7 +95,6 @@ _ELSEWHERE = {
     "parallel.devices.mesh": ("mesh", "shard"),
     "files.exporting.export": ("export",),
     "files.exporting.exported": ("load_exported",),
-    "files.graphs": ("load_graph", "save_graph"),
     "files.parameter_files": ("load_parameters", "save_parameters"),
     "inspection": (
         "count", "explain", "find_nan", "memory_report", "show", "show_passes", "show_rewrites", "source_locations",
@@ -156,7 +155,6 @@ if TYPE_CHECKING:
     from .derivatives.implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
     from .files.exporting.export import export
     from .files.exporting.exported import load_exported
-    from .files.graphs import load_graph, save_graph
     from .files.parameter_files import load_parameters, save_parameters
     from .inspection import (
         checks,

@@ -42,7 +42,7 @@ LIMIT = 900
 """Seconds, on a busy machine."""
 RESTS_ON_VERSIONS = re.compile(
     "/tests/(faults|opening)/|/test_(rules|from_jax|jax_function|inside_jax|drop_in|named_axes|custom_gradient"
-    "|execution|compilation_cache|tiers|frames|replay|lowering|exporting|nnabla_files|checkpoint|kept_graphs|segments"
+    "|execution|compilation_cache|tiers|frames|replay|lowering|exporting|nnabla_files|checkpoint|segments"
     "|debug|precision|dtypes|linear|show|cli|description)[^/]*$"
 )
 """Rules, the ways from and to JAX, execution, files and faults: on JAX's primitives and compilers, Python's frames."""

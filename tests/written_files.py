@@ -78,7 +78,6 @@ def main() -> None:
         solver.save_states(folder / states)
     (gradient,) = nn.grad([built.loss], [built.x])
     results = {"y": built.y, "loss": built.loss, "gradient": gradient}
-    nn.save_graph(folder / "network.graph", results, {"x": built.x, "t": built.t})
     nn.export(results, {"x": built.x, "t": built.t}, folder / "program.nngrad", platforms=("cpu",))
     network = {"name": "net", "batch_size": 4, "outputs": {"y": built.y}, "names": {"x": built.x}}
     save(str(folder / "network.nnp"), {"networks": [network]})

@@ -5,8 +5,7 @@ from backward_registry.rules import adjoint_pair, backward, bilinear_family, non
 from ..autodiff.custom_function import CustomFunction
 from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.grad import emitted, grad
-from ..autodiff.known_gradients import close_with_derivations
-from ..autodiff.request import Derivation, Mode, Request, ResultDerivation, differentiable, variables
+from ..autodiff.request import Request, differentiable, variables
 from ..execution.backward import reached_leaves
 from ..execution.compiled import executables
 from ..execution.executable import Executable
@@ -57,12 +56,12 @@ from ..rewrite.sums import summands
 
 __all__ = [
     "RULES", "Array", "Block", "BoundedCache", "Call", "Closing", "CompilationEvent", "Composite", "ControlOp",
-    "CustomFunction", "Derivation", "Event", "Executable", "Function", "Ints", "Mode", "NdArray", "NoForwardMode",
-    "Op", "PassEvent", "Program", "Request", "ResultDerivation", "RolledLoop", "RuleCall", "ShapeArgument",
+    "CustomFunction", "Event", "Executable", "Function", "Ints", "NdArray", "NoForwardMode",
+    "Op", "PassEvent", "Program", "Request", "RolledLoop", "RuleCall", "ShapeArgument",
     "SourceLocation", "Spec", "Static", "Switched", "Value", "Variable", "WithBlock", "Within", "adjoint_pair",
     "apply", "array_of", "arrays_of", "as_made", "as_variable", "as_variables", "backward", "bilinear_family",
     "bodies_in", "build_options", "check_not_traced", "check_process", "checked_choice", "checked_count", "close",
-    "close_with_derivations", "coerced", "composite", "contained", "create", "device_of", "did_you_mean",
+    "coerced", "composite", "contained", "create", "device_of", "did_you_mean",
     "differentiable", "dtype_of", "emitted", "engine", "executables", "explained", "functions_of", "grad",
     "host_array", "interpret", "interrupt_safe", "jax_internal", "key_of", "leaf_of", "leaves_of", "linearize",
     "lower", "lowering_passes", "missing_in_jax", "named_axes", "no_attribute", "non_differentiable", "on_host",

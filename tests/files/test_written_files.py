@@ -57,16 +57,6 @@ def test_training_goes_on_from_a_checkpoint(written: Path, tmp_path: Path) -> No
     agree(trained(built, solver, MORE), told(written)["losses"])
 
 
-def test_a_graph_computes_and_is_differentiated(written: Path) -> None:
-    loaded = nn.load_graph(written / "network.graph")
-    for name, array in zip("xt", data(), strict=True):
-        loaded.inputs[name].d = array
-    for name, output in loaded.outputs.items():
-        agree(output.d, told(written)[name])
-    (gradient,) = nn.grad([loaded.outputs["loss"]], [loaded.inputs["x"]])
-    agree(gradient.d, told(written)["gradient"])
-
-
 def test_a_program_runs(written: Path) -> None:
     pytest.importorskip("flatbuffers")
     x, t = data()

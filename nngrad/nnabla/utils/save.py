@@ -46,7 +46,7 @@ def save(
     suffix = Path(filename).suffix or extension
     if suffix not in EXTENSIONS:
         raise ValueError(f"filename: must end in '.nnp', '.nntxt' or '.prototxt', got {str(filename)!r}; for "
-                         "parameters alone use nn.save_parameters, for graphs of any functions nn.save_graph")
+                         "parameters alone use nn.save_parameters, for graphs of any functions nn.export")
     unknown = contents.keys() - {"networks", "executors"}
     if unknown:
         raise ValueError(f"contents: only 'networks' and 'executors' can be saved, got "
