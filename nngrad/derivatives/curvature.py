@@ -14,8 +14,8 @@ from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.request import differentiable
 from ..graph import Variable, as_variable
 from ..graph.arguments import checked_choice, checked_count
+from ..graph.block import new_leaves
 from .directions import several_over_directions
-from .drawn import direction_leaf
 from .implicit.linear import linear_solve
 from .implicit.packing import Packing, at_full_precision
 from .likelihoods import LIKELIHOODS, Likelihood
@@ -75,10 +75,6 @@ class CurvatureMatrix:
         """The dense matrix, (n, n), in the order of the parameters."""
         return self._built(lambda: [self._dense()])[0]
 
-    def kernel(self) -> Variable:
-        """`R R^T`, (rank, rank): for outputs with the likelihood "gaussian", the neural tangent kernel."""
-        return self._built(lambda: [self._kernel(self._rows())])[0]
-
     def diagonal(self) -> list[Variable]:
         """The diagonal: one Variable for each parameter, in its shape."""
 
@@ -111,7 +107,11 @@ class CurvatureMatrix:
         given, arranged = self._vectors(b, "solve: b")
         by, extra = self._method(method, "solve"), self._damping(damping, "solve")
         if by == "cg":
-            return arranged(self._iterated(lambda v: self._back(self._along(v)), given, extra, tol, maxiter))
+            x, _ = linear_solve(
+                lambda v: [a + extra * x for a, x in zip(self._back(self._along(v)), v, strict=True)], given, "cg",
+                tol=tol, maxiter=maxiter, unconverged="nan" if maxiter is None else "keep",
+            )  # fmt: skip
+            return arranged(list(x))
         right = self._packing().packed(given, "b has")
 
         def build() -> list[Variable]:
@@ -129,7 +129,7 @@ class CurvatureMatrix:
         try:
             moved = pushed(self.outputs, self.parameters, vectors)
         except NoForwardMode:  # the gradient is linear in its seeds; transposing that map gives J v
-            seeds = [direction_leaf(y.spec) for y in self.outputs]
+            seeds = new_leaves([y.spec for y in self.outputs])
             moved = gradients_at(gradients_at(self.outputs, self.parameters, list(seeds)), seeds, list(vectors))
         transposed = self._likelihood.times_transposed_root
         return [self._scaled(transposed(y, u)) for y, u in zip(self.outputs, moved, strict=True)]
@@ -167,26 +167,11 @@ class CurvatureMatrix:
         matrix: Variable = F.batch_matmul(rows, rows, transpose_a=True)
         return matrix
 
-    def _kernel(self, rows: Variable) -> Variable:
-        matrix: Variable = F.batch_matmul(rows, rows, transpose_b=True)
-        return matrix
-
     def _by_kernel(self, extra: Variable, right: Callable[[Variable], Variable]) -> Variable:
         """`R^T (R R^T + extra I)^-1` times a right-hand side, which `right` computes from R."""
         rows = self._rows()
-        inner = _solved(self._kernel(rows), extra, right(rows))
+        inner = _solved(F.batch_matmul(rows, rows, transpose_b=True), extra, right(rows))
         return F.matmul(F.transpose(rows, axes=(1, 0)), inner)
-
-    def _iterated(
-        self, product: Callable[[list[Variable]], list[Variable]], b: list[Variable], extra: Variable,
-        tol: float | None, maxiter: int | None,
-    ) -> list[Variable]:  # fmt: skip
-        """The solution by conjugate gradients."""
-        x, _ = linear_solve(
-            lambda v: [a + extra * x for a, x in zip(product(v), v, strict=True)], b, "cg", tol=tol, maxiter=maxiter,
-            unconverged="nan" if maxiter is None else "keep",
-        )  # fmt: skip
-        return list(x)
 
     def _built(self, build: Callable[[], list[Variable]], given: Iterable[Variable] = ()) -> list[Variable]:
         return built([*self.outputs, *self.parameters, *given], build)
@@ -309,7 +294,7 @@ def natural_gradient(
         metric: The result of `nn.gauss_newton` or `nn.fisher`.
         loss: Of shape (); None for half the sum of squares of the residuals of `nn.gauss_newton`.
         damping: As for `solve`.
-        method: As for `solve`; "cg" without a loss iterates in the smaller of the two spaces.
+        method: As for `solve`.
         tol: As for `solve`.
         maxiter: As for `solve`.
 
@@ -332,13 +317,9 @@ def natural_gradient(
     if metric._likelihood is not LIKELIHOODS["gaussian"] or metric._scale != 1:
         raise ValueError("natural_gradient: loss: may be omitted only for a metric of nn.gauss_newton; pass the loss")
     by, extra = metric._method(method, "natural_gradient"), metric._damping(damping, "natural_gradient")
-    if (by == "cg" and metric.rank >= metric.shape[0]) or by == "dense":
+    if by != "residual":
         gradients = metric._built(lambda: metric._back(metric.outputs))
         return list(metric.solve(gradients, damping, by, tol=tol, maxiter=maxiter))
-    if by == "cg":
-        inner = metric._iterated(lambda w: metric._along(metric._back(w)), metric.outputs, extra, tol, maxiter)
-        return metric._built(lambda: metric._back(inner), inner)
-
     def residuals(_: Variable) -> Variable:
         return _joined([F.reshape(y, shape=(y.size,)) for y in metric.outputs], 0)
 

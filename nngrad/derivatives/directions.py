@@ -9,8 +9,8 @@ import nngrad.functions as F
 
 from ..autodiff.carried import followed_axes
 from ..functions.array import zeros_like
-from ..graph import NdArray, Variable, path_between
-from ..graph.variable import leaf_of
+from ..graph import Variable, path_between
+from ..graph.block import new_leaves
 from .vectorize import substituted, vectorize
 
 
@@ -48,7 +48,7 @@ def several_over_directions(
     if count == 1:
         ys = along(F.constant(val=1, shape=x.shape, dtype=x.dtype))
         return ys if collapse else [F.reshape(y, shape=(1, *y.shape)) for y in ys]
-    t = leaf_of(NdArray.of_spec(x.spec))
+    (t,) = new_leaves([x.spec])
     ys = along(t)
     if count == 0:
         return [zeros_like(y) if collapse else F.constant(val=0, shape=(0, *y.shape), dtype=y.dtype) for y in ys]
@@ -82,7 +82,7 @@ def _along_unit_vectors(outputs: Sequence[Variable], t: Variable, lead: int, col
     ones = {y: F.constant(val=1, shape=(1,) * (1 + y.ndim), dtype=t.dtype) for y in axes}
     (y, own), *_ = axes.items()
     sizes = tuple([y.shape[a] for a in own])
-    return substituted(outputs, ones, {}, sizes, [collapse] * len(outputs), diagonals=axes)
+    return substituted(outputs, ones, sizes, collapse, axes)
 
 
 def _read_as(ys: Sequence[Variable], t: Variable, lead: int) -> dict[Variable, tuple[int, ...]]:

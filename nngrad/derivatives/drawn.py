@@ -19,10 +19,9 @@ import nngrad.functions as F
 
 from ..functions.array import in_dtype
 from ..functions.stochastic import key_leaf
-from ..graph import NdArray, Variable
+from ..graph import Variable
 from ..graph.arguments import checked_choice, checked_count
 from ..graph.spec import Spec
-from ..graph.variable import leaf_of
 from .directions import Vectors, in_chunks
 
 KINDS = ("sparse", "rademacher", "gaussian")
@@ -79,11 +78,6 @@ def checked_key(operator: str, seed: Any) -> Variable:
     if number is None:
         raise TypeError(f"{operator}: seed must be an int, or a Variable that holds a key, got {seed!r}")
     return key_leaf(number, operator)
-
-
-def direction_leaf(spec: Spec) -> Variable:
-    """A placeholder leaf for one direction."""
-    return leaf_of(NdArray.of_spec(spec))
 
 
 def part(values: Variable, first: int, count: int) -> Variable:

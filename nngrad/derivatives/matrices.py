@@ -7,10 +7,8 @@ from typing import Any, overload
 
 import nngrad.functions as F
 
-from ..autodiff.request import variables
 from ..graph import Variable
 from .directions import over_directions, several_over_directions
-from .drawn import Draw, checked_draw, direction_leaf, sum_over
 from .parts import (
     after_batch,
     as_list,
@@ -18,7 +16,6 @@ from .parts import (
     checked,
     forward_or_reverse,
     gradients_at,
-    hessian_times,
     pushed,
     second,
 )
@@ -165,55 +162,26 @@ def _arranged(blocks: list[Variable], y: Variable | Variables, x: Variable | Var
     return tuple([tuple(blocks[i * len(x) : (i + 1) * len(x)]) for i in range(len(y))])
 
 
-@overload
-def hessian_diagonal(
-    y: Variable, x: Variable, batched: bool = True, chunk: int | None = None, directions: int | None = None,
-    seed: int | Variable = -1,
-) -> Variable: ...
-@overload
-def hessian_diagonal(
-    y: Variable, x: Any, batched: bool = True, chunk: int | None = None, directions: int | None = None,
-    seed: int | Variable = -1,
-) -> list[Variable]: ...
-def hessian_diagonal(
-    y: Variable, x: Any, batched: bool = True, chunk: int | None = None, directions: int | None = None,
-    seed: int | Variable = -1,
-) -> Variable | list[Variable]:  # fmt: skip
+def hessian_diagonal(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
     """The second derivative of a scalar by each element of `x`, by forward over forward.
-
-    With `directions` it is an unbiased estimate: the mean of `v * (H v)` over random v whose elements are 1 or -1
-    (Bekas, Kokiopoulou and Saad, 2007). Each v takes one product, however many elements there are. Where H is diagonal
-    a single one is exact.
 
     Args:
         y: `(B,)` or `(B, 1)`: a number for each row. With `batched=False` one number, of any shape.
-        x: `(B, *d)`, or of any shape with `batched=False`; or several such Variables, as for `nn.grad`.
+        x: `(B, *d)`, or of any shape with `batched=False`.
         batched: Whether rows are independent; see `nngrad.derivatives`.
-        chunk: How many elements or random directions are processed at once, to bound the memory; None for all.
-        directions: The number of random directions; None for the exact diagonal.
-        seed: As for `laplacian`.
+        chunk: How many elements are processed at once, to bound the memory; None for all.
 
     Returns:
-        In the shape of `x`: d^2 y[b] / dx[b, i]^2. For several x a list.
+        In the shape of `x`: d^2 y[b] / dx[b, i]^2.
 
     Raises:
         TypeError, ValueError, MissingRule: As for `hessian`.
     """
-    if not isinstance(x, Variable):
-        given = variables(as_list(x, "hessian_diagonal: x"), "hessian_diagonal: x")
-        return [hessian_diagonal(y, u, batched, chunk, directions, seed) for u in given]
     lead = checked("hessian_diagonal", y, x, batched, chunk, scalar=True)
-    draw = checked_draw("hessian_diagonal", math.prod(x.shape[lead:]), directions, "rademacher", seed)
-
-    def estimate(draw: Draw) -> Variable:
-        t = direction_leaf(x.spec)
-        (product,) = hessian_times([y], [x], [t])
-        total = sum_over(t * product, [(t, draw.vectors(0, x.spec, lead))], draw.directions, chunk)
-        return total / draw.directions
 
     def build() -> Variable:
         columns = over_directions(lambda t: second(y, x, t, lead), x, lead, chunk)
         flat = F.reshape(columns, shape=(columns.shape[0], *x.shape[:lead]))
         return F.reshape(after_batch(flat, lead), shape=x.shape)
 
-    return built([y, x], lambda: [build() if draw is None else estimate(draw)])[0]
+    return built([y, x], lambda: [build()])[0]

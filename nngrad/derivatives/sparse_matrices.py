@@ -15,8 +15,8 @@ import numpy as np
 
 import nngrad.functions as F
 
-from ..graph import NdArray, Variable, as_variable
-from ..graph.variable import leaf_of
+from ..graph import Variable, as_variable
+from ..graph.block import new_leaves
 from .parts import built, forward_or_reverse, gradients_at, hessian_times, one_floating, pushed
 from .patterns import Read, Sparsity, elements_read, hessian_sparsity, scipy_csr, sparsity
 from .vectorize import vectorize
@@ -44,14 +44,6 @@ class SparseMatrix(NamedTuple):
     def nnz(self) -> int:
         """The number of elements."""
         return self.pattern.nnz
-
-    @property
-    def T(self) -> SparseMatrix:  # noqa: N802
-        """The transposed matrix."""
-        rows, columns = self.pattern.columns, self.pattern.rows
-        order = np.lexsort((columns, rows))
-        values = F.gather(self.values, Variable.from_numpy_array(order.astype(np.int32)))
-        return SparseMatrix(values, Sparsity(rows[order], columns[order], self.shape[::-1]), self.directions)
 
     def __matmul__(self, other: Any) -> Variable:
         """The product with a dense matrix or vector, as a Variable."""
@@ -236,7 +228,7 @@ class Directions:
 
     def _products(self, along: Along) -> Variable:
         """All products, concatenated."""
-        ts = [leaf_of(NdArray.of_spec(v.spec)) for v in self.vs]
+        ts = new_leaves([v.spec for v in self.vs])
         products = along(ts)
         if not self.count:
             return F.constant(val=0, shape=(0,), dtype=products[0].dtype)

@@ -24,25 +24,26 @@ import math
 import nngrad.functions as F
 
 from ..graph import Variable
-from .drawn import Draw, direction_leaf, sum_over
+from ..graph.block import new_leaves
+from .drawn import Draw, sum_over
 from .parts import second, slope_along
 
 
 def laplacian(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
     """An estimate of the Laplacian."""
-    t = direction_leaf(x.spec)
+    (t,) = new_leaves([x.spec])
     total = sum_over(second(y, x, t, lead), [(t, draw.vectors(0, x.spec, lead))], draw.directions, chunk)
     return _times(total, _scale(x, lead, draw))
 
 
 def bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
     """An estimate of the bilaplacian."""
-    t = direction_leaf(x.spec)
+    (t,) = new_leaves([x.spec])
     inner = second(y, x, t, lead)
     vectors = [(t, draw.vectors(0, x.spec, lead))]
     if draw.kind == "gaussian":
         return _times(sum_over(second(inner, x, t, lead), vectors, draw.directions, chunk), 1 / (3 * draw.directions))
-    other = direction_leaf(x.spec)
+    (other,) = new_leaves([x.spec])
     vectors.append((other, draw.vectors(1, x.spec, lead)))
     total = sum_over(second(inner, x, other, lead), vectors, draw.directions, chunk)
     size = math.prod(x.shape[lead:]) if draw.kind == "sparse" else 1
@@ -51,7 +52,7 @@ def bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Dr
 
 def divergence(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
     """An estimate of the divergence."""
-    t = direction_leaf(x.spec)
+    (t,) = new_leaves([x.spec])
     vectors = draw.vectors(0, x.spec, lead)
     total = sum_over(slope_along(y, x, t, lead), [(t, vectors)], draw.directions, chunk)
     return _times(total, _scale(x, lead, draw))

@@ -29,7 +29,6 @@ from ..graph.block import Block, new_leaves
 from ..graph.body_op import dependence
 from ..graph.closing import close, derived_once
 from ..graph.engine import provide
-from ..graph.options import Builder
 from ..graph.spec import spec_of
 from ..rewrite.builder import emitting
 from .along import Along, Diagonals, carried_to, factored, moved_out, shared_diagonals, spread_out, with_one_index
@@ -57,43 +56,36 @@ def vectorize(outputs: Sequence[Variable], batched: Values, collapse: bool = Fal
         ValueError: The values do not fit the leaves, or a function that updates a leaf depends on one of them.
     """
     count = checked_count(batched)
-    return substituted(outputs, batched, {}, (count,), [collapse] * len(outputs))
+    return substituted(outputs, batched, (count,), collapse)
 
 
 @contained
 def substituted(
     outputs: Sequence[Variable],
     batched: Values,
-    replaced: Values,
     sizes: Shape,
-    collapsed: Sequence[bool],
-    within: Builder | None = None,
+    collapse: bool,
     diagonals: Mapping[Variable, Diagonals] | None = None,
 ) -> list[Variable]:
-    """`outputs` with values along a leading axis substituted for some Variables (`batched`), and single values for
-    others (`replaced`); those `collapsed` are summed over that axis.
+    """`outputs` with values along a leading axis substituted for some Variables, or their sums over that axis.
 
     Args:
+        outputs: The Variables to compute.
+        batched: The Variables that have the axis, and their values.
         sizes: The sizes of the axes that the leading one combines.
-        within: The builder in force, if emitted functions get its current order and call; otherwise they get those of
-            the functions in the graph.
+        collapse: Return the sums.
         diagonals: The axes along which each batched value is diagonal, one for each of the `sizes`; None: none.
     """
-    path, _, known = path_between(outputs, [*batched, *replaced], of_values=True)
-    known += functions_of([*batched.values(), *replaced.values()])
-    order, call = (1, None) if within is None else (within.order, within.call)
-    with emitting(known, order) as builder:
+    path, _, known = path_between(outputs, [*batched], of_values=True)
+    with emitting(known + functions_of(batched.values()), 1) as builder:
 
         def ascribe(f: Function) -> None:
-            if within is None:
-                builder.order, builder.call = max(order, f.order), RuleCall(f.origin or f, ())
+            builder.order, builder.call = max(1, f.order), RuleCall(f.origin or f, ())
 
-        walk = _BatchedWalk(path, batched, replaced, sizes, diagonals=diagonals, ascribe=ascribe)
-        walk.demand(outputs, collapsed)
-        for f in path:
-            walk.emit(f)
-        builder.order, builder.call = order, call
-        return [walk.result(y, c) for y, c in zip(outputs, collapsed, strict=True)]
+        walk = _BatchedWalk(path, batched, sizes, ascribe, diagonals)
+        walk.emit_all(outputs, [collapse] * len(outputs))
+        builder.order, builder.call = 1, None
+        return [walk.result(y, collapse) for y in outputs]
 
 
 @contained
@@ -115,10 +107,8 @@ def in_batches(
         def ascribe(f: Function) -> None:
             builder.order = f.order
 
-        walk = _BatchedWalk(path, batched, {}, (count,), ascribe=ascribe)
-        walk.demand(outputs, [kind == "sum" for kind in kinds])
-        for f in path:
-            walk.emit(f)
+        walk = _BatchedWalk(path, batched, (count,), ascribe)
+        walk.emit_all(outputs, [kind == "sum" for kind in kinds])
         builder.order = max([y.parent.order for y in outputs if y.parent is not None], default=0)
         return [
             walk.result(y, kind == "sum") if kind or walk.has_axis(y) else walk.plain.get(y, y)
@@ -148,24 +138,23 @@ class _BatchedWalk:
         self,
         path: list[Function],
         batched: Values,
-        replaced: Values,
         sizes: Shape,
+        ascribe: Callable[[Function], None],
         diagonals: Mapping[Variable, Diagonals] | None = None,
-        ascribe: Callable[[Function], None] = lambda f: None,
     ) -> None:
         self.path = path
         self._ascribe = ascribe
         """Attributes functions emitted from now on to a function."""
         self.sizes = sizes
         self.count = math.prod(sizes)
-        self.plain: dict[Variable, Variable] = dict(replaced)
+        self.plain: dict[Variable, Variable] = {}
         self._none: Diagonals = (None,) * len(sizes)
         given = diagonals or dict.fromkeys(batched, self._none)
         self.each = {x: Along(value, x, given[x]) for x, value in batched.items()}
         self._values: dict[tuple[Along, Diagonals], Variable] = {}
         """The values in `each` as arrays with these diagonals."""
         self.sums: dict[Variable, Variable] = {}
-        self._given = {*batched, *replaced}
+        self._batched = batched
         self._moved = {*batched}
         """The Variables that have the leading axis."""
         self._each_wanted: set[Variable] = set()
@@ -175,13 +164,19 @@ class _BatchedWalk:
         """Which inputs of `f` have the leading axis."""
         return [x in self._moved for x in f.inputs]
 
-    def demand(self, outputs: Sequence[Variable], collapsed: Sequence[bool]) -> None:
+    def emit_all(self, outputs: Sequence[Variable], collapsed: Sequence[bool]) -> None:
+        """Emit what `outputs` need, for each element of the axis or as sums over it."""
+        self._demand(outputs, collapsed)
+        for f in self.path:
+            self._emit(f)
+
+    def _demand(self, outputs: Sequence[Variable], collapsed: Sequence[bool]) -> None:
         """Find out which Variables are needed for each element, and which as sums."""
         for f in self.path:
             moved = self.moved(f)
             if any(moved):
                 given = zip(f.outputs, dependence(f.op, f.arguments, moved, len(f.specs)), strict=True)
-                self._moved.update(y for y, does in given if does and y not in self._given)
+                self._moved.update(y for y, does in given if does and y not in self._batched)
         for y, c in zip(outputs, collapsed, strict=True):
             (self._sum_wanted if c else self._each_wanted).add(y)
         for f in reversed(self.path):
@@ -199,10 +194,10 @@ class _BatchedWalk:
             if each:
                 self._each_wanted.update(f.inputs)
 
-    def emit(self, f: Function) -> None:
+    def _emit(self, f: Function) -> None:
         """Emit the values of `f` that are needed."""
         self._ascribe(f)
-        outs = [y for y in f.outputs if y not in self._given]
+        outs = [y for y in f.outputs if y not in self._batched]
         each, total = (any([y in wanted for y in outs]) for wanted in (self._each_wanted, self._sum_wanted))
         if not (each or total):
             return
@@ -227,7 +222,7 @@ class _BatchedWalk:
         found = factored(f, alongs, plain, self.sizes) or moved_out(f, alongs, plain, self.sizes)
         if found is not None:
             y = found.x
-            if y not in self._given:
+            if y not in self._batched:
                 stopped = y._need_grad is False
                 scale = F.unlink(found.scale) if stopped and found.scale is not None else found.scale
                 self.each[y] = found._replace(base=F.unlink(found.base) if stopped else found.base, scale=scale)
@@ -301,7 +296,7 @@ class _BatchedWalk:
     def _keep(self, f: Function, values: dict[Variable, Variable], results: Any) -> None:
         """Enter the values of the outputs of `f`; gradients stop where they did before."""
         for y, value in zip(f.outputs, results if f.op.multiple_results else (results,), strict=True):
-            if value is not None and y not in self._given:
+            if value is not None and y not in self._batched:
                 kept = values if y in self._moved else self.plain
                 kept[y] = F.unlink(value) if y._need_grad is False else value
 

@@ -218,27 +218,6 @@ def test_a_minimum_that_values_do_not_tell() -> None:
     np.testing.assert_allclose(w.d, np.ones(12), rtol=1e-6)
 
 
-def test_a_solver_of_ones_own() -> None:
-    a = leaf(1.5)
-
-    def bisection(fun: Callable[[Variable], Variable], start: Variable) -> Variable:
-        def halve(i: Variable, ends: Any) -> Any:
-            low, high = ends
-            middle = 0.5 * (low + high)
-            below = fun(middle) < 0
-            return F.where(below, middle, low), F.where(below, high, middle)
-
-        return F.fori_loop(0, 60, halve, (start - 10.0, start + 10.0))[0]
-
-    x, info = nn.root(lambda x: x**3 + a * x - 1.0, 0.0 * a, bisection)
-    info.check()
-    (g,) = nn.grad(x, a)
-    np.testing.assert_allclose(g.d, -x.d / (3 * x.d**2 + 1.5), rtol=1e-12)
-    w, info = nn.minimize(lambda w: (w - a) ** 2, np.array(0.0), lambda fun, w0: w0 + 1.5)
-    info.check()
-    assert nn.grad(w, a)[0].d == 1
-
-
 def test_solutions_within_loops_and_of_solutions() -> None:
     a = leaf(1.5)
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, overload
-
-import jax
-import numpy as np
+from typing import Any
 
 import nngrad.functions as F
 
@@ -25,17 +22,15 @@ from .convergence import (
     tolerance,
     without_gradients,
 )
-from .iterations import FIXED_POINT, MINIMIZE, ROOT, Finder, IterationResult, Problem
+from .iterations import FIXED_POINT, MINIMIZE, ROOT, Finder, Problem
 from .packing import CapturedEquation, Packing, at_full_precision, equation
-
-Method = str | Callable[[Callable[[Any], Any], Any], Any]
 
 
 @at_full_precision
 def root(
     fun: Callable[[Any], Any],
     x0: Any,
-    method: Method = "newton",
+    method: str = "newton",
     *,
     tol: float | None = None,
     maxiter: int = 100,
@@ -54,8 +49,7 @@ def root(
         fun: Takes a pytree like `x0` and returns one of the same structure, shapes and dtype. It is called once, on
             Variables without values. Its random numbers are drawn once for each `forward()`.
         x0: The starting point: a pytree of Variables, arrays and numbers, all float32 or all float64.
-        method: "newton": Newton's method, with steps halved until the residual falls. Or a solver of your own,
-            `method(fun, x0)`, which returns the root and is made of functions of the graph (`F.while_loop`).
+        method: "newton": Newton's method, with steps halved until the residual falls.
         tol: It has converged when the norm of `fun(x)` is at most `tol`, or `tol` times its value at the start, if that
             was larger than 1; by default eps^(2/3) for the machine epsilon of the dtype.
         maxiter: The largest number of steps.
@@ -86,7 +80,7 @@ def root(
 def fixed_point(
     fun: Callable[[Any], Any],
     x0: Any,
-    method: Method = "anderson",
+    method: str = "anderson",
     *,
     tol: float | None = None,
     maxiter: int = 1000,
@@ -103,7 +97,7 @@ def fixed_point(
         fun: As in `nn.root`.
         x0: The starting point, as in `nn.root`.
         method: "iterate": `fun` applied repeatedly, which must be a contraction; "anderson": Anderson acceleration of
-            this, over five steps; "newton"; or a solver of your own, `method(fun, x0)`.
+            this, over five steps; or "newton".
         tol: As in `nn.root`, for the norm of `fun(x) - x`.
         maxiter: The largest number of steps.
         linear: As in `nn.root`; or "iterate", as for the fixed point itself. This is the default with that method for
@@ -127,23 +121,11 @@ def fixed_point(
     )  # fmt: skip
 
 
-@overload
-def minimize(
-    fun: Callable[[Variable], Variable], x0: Variable | np.ndarray[Any, Any] | jax.Array | float, method: Method = ...,
-    *, tol: float | None = ..., maxiter: int = ..., linear: str | None = ..., unconverged: str = ...,
-) -> tuple[Variable, Convergence]: ...
-@overload
-def minimize(
-    fun: Callable[[Any], Variable], x0: Any, method: Method = ...,
-    *, tol: float | None = ..., maxiter: int = ..., linear: str | None = ..., unconverged: str = ...,
-) -> tuple[Any, Convergence]: ...  # fmt: skip
-
-
 @at_full_precision
 def minimize(
     fun: Callable[[Any], Variable],
     x0: Any,
-    method: Method = "lbfgs",
+    method: str = "lbfgs",
     *,
     tol: float | None = None,
     maxiter: int = 1000,
@@ -161,8 +143,7 @@ def minimize(
             values. Its random numbers are drawn once for each `forward()`.
         x0: The starting point, as in `nn.root`.
         method: "lbfgs": the limited-memory quasi-Newton method; "newton", which steps against the gradient where
-            Newton's direction leads uphill; both halve steps until the function decreases enough. Or a solver of your
-            own, `method(fun, x0)`.
+            Newton's direction leads uphill; both halve steps until the function decreases enough.
         tol: As in `nn.root`, for the norm of the gradient.
         maxiter: The largest number of steps.
         linear: As in `nn.root`, for the Hessian; by default "dense" up to 128 unknowns, and "cg" for more.
@@ -200,7 +181,7 @@ def _solution(
     residual: CapturedEquation,
     function: CapturedEquation,
     packing: Packing,
-    method: Method,
+    method: str,
     methods: dict[str, Finder],
     tol: float | None,
     maxiter: int,
@@ -209,13 +190,13 @@ def _solution(
     iterative: str = "gmres",
     known: tuple[str, ...] = LINEAR,
 ) -> tuple[Any, Convergence]:
-    """The root of a residual, found by a named method or the user's own. `known` are the methods for linear systems,
-    and `iterative` is the one for many unknowns."""
+    """The root of a residual. `known` are the methods for linear systems, and `iterative` is the one for many
+    unknowns."""
     keep = keeps(unconverged, owner)
     options = options_for(linear, packing.spec.shape[0], packing.dtype, keep, owner, iterative, known)
     most = checked_count(maxiter, f"{owner}: maxiter")
     limits = tolerance(tol, packing.dtype, owner), most, options._replace(keep=True)
-    find = _by(method, packing) if callable(method) else methods[checked_choice(method, methods, f"{owner}: method")]
+    find = methods[checked_choice(method, methods, f"{owner}: method")]
     problem = Problem(residual, function, *limits)
 
     def results(given: list[Variable]) -> list[Variable]:
@@ -237,17 +218,3 @@ def _solution(
     )
     x, norm, converged, steps = apply(root_of_body, (*variables, packing.vector), (*bodies, *options))
     return packing.solution(x, without_gradients(norm, converged, steps))
-
-
-def _by(solver: Callable[[Callable[[Any], Any], Any], Any], packing: Packing) -> Finder:
-    """A solver of the user's own as a function of vectors."""
-
-    def find(problem: Problem, start: Variable) -> IterationResult:
-        def function(x: Any) -> Any:
-            y = problem.function.at(packing.packed(x, "method gives"))
-            return packing.unpacked(y) if y.ndim else y
-
-        x = packing.packed(solver(function, packing.unpacked(start)), "method returns")
-        return problem.found(x, problem.target(start), F.constant(0, (), "int32"))
-
-    return find
