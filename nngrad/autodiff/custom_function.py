@@ -58,7 +58,7 @@ class TracedForward:
 
     @functools.cached_property
     def heavy(self) -> bool:
-        """Whether it does much arithmetic for each element."""
+        """True if it does much arithmetic for each element."""
         return does_much(self._closed.jaxpr)
 
     def __call__(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
@@ -82,7 +82,7 @@ class CustomOp(Op):
         return instance._specs if given == instance._inputs else self.traced_specs(given, arguments)
 
     def is_heavy(self, given: Specs, arguments: tuple[Any, ...]) -> bool:
-        """Whether it does much arithmetic per element."""
+        """True if it does much arithmetic per element."""
         return bool(getattr(arguments[0]._found, "heavy", True))
 
 

@@ -62,7 +62,7 @@ class Pushforward:
     Args:
         rules: The registry of backward rules.
         stop_ids: Ids of Variables that no tangent passes, besides those with `need_grad` set to False.
-        in_body: As for `Grad`.
+        in_body: As in `Grad`.
     """
 
     def __init__(

@@ -382,7 +382,7 @@ def _arguments(x: Variable) -> list[Variable]:
 
 
 def is_recomputed(request: Request, task: Task) -> bool:
-    """Whether something may have to be recomputed, because there is a policy, or marks in the graph."""
+    """True if something may have to be recomputed, because there is a policy, or marks in the graph."""
     if request.recompute is not None and request.recompute is not False:
         return True
     given = [seed for seed in task.seeds if seed is not None and seed.parent is not None]
@@ -390,7 +390,7 @@ def is_recomputed(request: Request, task: Task) -> bool:
 
 
 def is_marked(functions: Iterable[Function]) -> bool:
-    """Whether some of the functions are marked for rematerialisation."""
+    """True if some of the functions are marked for rematerialisation."""
     return any([f.mark is not None for f in functions])
 
 

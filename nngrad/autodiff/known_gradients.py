@@ -191,7 +191,7 @@ class GradientResults(NamedTuple):
 
 
 def was_asked_before(question: Question) -> bool:
-    """Whether an equal question was asked before, and its answer depends on no marks."""
+    """True if an equal question was asked before, and its answer depends on no marks."""
     number = hash(question.key)
     if _seen.find(number) is None:
         _seen.keep(number, True)
@@ -271,7 +271,7 @@ def remember_answer(question: Question, results: GradientResults, since: int) ->
 
 
 def without_user_code(functions: Iterable[Function]) -> bool:
-    """Whether the functions contain no user code."""
+    """True if the functions contain no user code."""
     kinds = {(f.op, f.arguments) for f in functions}
     return all(map(_is_plain, kinds)) and not any([hasattr(f, "location") for f in functions])
 
@@ -281,7 +281,7 @@ _PLAIN = int | float | str | None | fractions.Fraction | np.dtype
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is an op of nngrad's, or a static argument without user code."""
+    """True if it is an op of nngrad's, or a static argument without user code."""
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     if isinstance(value, Op):
@@ -338,7 +338,7 @@ def _emitted(results: GradientResults, closing: Closing, own: Container[Function
 
 
 def _can_be_made(f: Function, since: int, gradients: Container[int]) -> bool:
-    """Whether a step can reproduce everything about an emitted function."""
+    """True if a step can reproduce everything about an emitted function."""
     plain = f.serial >= since and not f.effects and f.mark is None
     return plain and all([
         y._need_grad is None and not y.persistent and (y.derived_by is None or id(y) in gradients)

@@ -163,7 +163,7 @@ def checked_aggregate(aggregate: Any) -> Aggregate:
 
 
 def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> list[bool]:
-    """Whether each output should be persistent; an empty list if nothing was given."""
+    """For each output, True if it is to be persistent; an empty list if nothing was given."""
     persistent = list(map(bool, given))
     if persistent and len(persistent) != len(outputs):
         raise ValueError(

@@ -82,7 +82,7 @@ def obstacle(path: Sequence[Function]) -> str:
 
 
 def unrelated(seeds: Seeds, inputs: Sequence[Variable]) -> bool:
-    """Whether no seed depends on any of `inputs`."""
+    """True if no seed depends on any of `inputs`."""
     given = [seed for seed in seeds if seed is not None]
     wanted = {id(x) for x in inputs}
     return not any([id(seed) in wanted for seed in given]) and not path_between(given, inputs, of_values=True)[0]

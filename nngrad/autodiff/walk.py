@@ -217,7 +217,7 @@ def pushed_in_reverse(
 
 
 def is_estimate(f: Function) -> bool:
-    """Whether the rule of a function is deliberately not its derivative, as that of rounding."""
+    """True if the rule of a function is deliberately not its derivative, as that of rounding."""
     rule = f.op.rules.get(registry.place)
     return rule is not None and not rule.exact
 
@@ -309,7 +309,7 @@ def duplicate_functions(functions: Iterable[Function], fixed: Container[int]) ->
 
 
 def _alone(outputs: Outputs, fixed: Container[int]) -> bool:
-    """Whether some of the outputs must be kept separate."""
+    """True if some of the outputs must be kept separate."""
     return any([id(y) in fixed or y._need_grad is False for y in outputs])
 
 

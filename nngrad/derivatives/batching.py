@@ -50,9 +50,9 @@ def checked_count(batched: Mapping[Variable, Variable]) -> int:
         raise ValueError("batched: expected at least one leaf with its values")
     counts = set()
     for x, value in batched.items():
-        own = value.shape[1:]
+        shape = value.shape[1:]
         if value.ndim != x.ndim + 1 or value.dtype != x.dtype or any(
-            [n not in (1, m) for n, m in zip(own, x.shape, strict=True)]
+            [n not in (1, m) for n, m in zip(shape, x.shape, strict=True)]
         ):
             raise ValueError(f"batched: expected values of {x.spec} stacked along a first axis, got {value.spec}")
         counts.add(value.shape[0])
@@ -72,12 +72,12 @@ def with_arguments(f: Function, **values: Any) -> tuple[Any, ...]:
 def _diagonal(f: Function, operands: Sequence[Operand]) -> Any:
     """The op itself, on operands that broadcast along the axis."""
     ndim = f.specs[0].ndim
-    return apply(f.op, tuple([each.lined_up(ndim) for each in operands]), f.arguments)
+    return apply(f.op, tuple([operand.lined_up(ndim) for operand in operands]), f.arguments)
 
 
 def _product(f: Function, operands: Sequence[Operand]) -> Any:
     """The product of the factors with the axis, times the product of the factors without it."""
-    if len({each.lead for each in operands}) == 1:
+    if len({operand.lead for operand in operands}) == 1:
         return _diagonal(f, operands)
     ndim = f.specs[0].ndim
     with_axis, without = by_leading_axis(f, operands)
@@ -88,7 +88,7 @@ Powers = list[tuple[Operand, int]]
 
 
 def is_product(f: Function) -> bool:
-    """Whether `f` is a product of integer powers of floating operands of one dtype."""
+    """True if `f` is a product of integer powers of floating operands of one dtype."""
     dtype = f.specs[0].dtype
     return f.op.powers is not None and all([x.spec.differentiable and x.dtype == dtype for x in f.inputs])
 
@@ -107,7 +107,7 @@ def by_leading_axis(f: Function, operands: Sequence[Operand]) -> tuple[Powers, P
 
 def batched_product(factors: Powers, ndim: int) -> Variable:
     """The product of powers of operands, with `ndim` axes after the leading one."""
-    values, powers = [each.lined_up(ndim) for each, _ in factors], tuple([power for _, power in factors])
+    values, powers = [operand.lined_up(ndim) for operand, _ in factors], tuple([power for _, power in factors])
     if powers == (1,):
         return values[0]
     y: Variable = F.mul2(*values) if powers == (1, 1) else F.monomial(*values, powers=powers)
@@ -134,7 +134,7 @@ def _along_axes(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
     indices = indices_of(f)
     if indices is not None:
         return contracted(f, operands, *indices)
-    if axes.inputs is not None and any([each.lead for i, each in enumerate(operands) if i not in axes.inputs]):
+    if axes.inputs is not None and any([operand.lead for i, operand in enumerate(operands) if i not in axes.inputs]):
         return None
     size, first = size_of(operands), operands[0]
     if axes.folded is not None:
@@ -145,9 +145,9 @@ def _along_axes(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
         (places,) = axes.places(f)
         values = [first.widened(thin=[a for a, b in enumerate(places) if b is not None])]
     elif axes.inputs is None:
-        values = [each.full(size) for each in operands]
+        values = [operand.full(size) for operand in operands]
     else:
-        values = [each.widened() for each in operands]
+        values = [operand.widened() for operand in operands]
     return apply(f.op, tuple(values), with_arguments(f, **axes.leading(f, size, values[0].shape[first.lead :])))
 
 
@@ -157,15 +157,15 @@ def _folded(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
     size = size_of(operands)
     count = math.prod([*size, f.specs[0].shape[0]])
     values = []
-    for i, each in enumerate(operands):
+    for i, operand in enumerate(operands):
         if axes.inputs is None or i in axes.inputs:
-            values.append(reshaped(each.full(size), (count, *each.x.shape[1:])))
+            values.append(reshaped(operand.full(size), (count, *operand.x.shape[1:])))
         else:
-            values.append(each.widened())
+            values.append(operand.widened())
     y = apply(f.op, tuple(values), with_arguments(f, **axes.folded(f, count)))
     if not f.op.multiple_results:
         return reshaped(y, (*size, *f.specs[0].shape))
-    return tuple([reshaped(each, (*size, *spec.shape)) for each, spec in zip(y, f.specs, strict=True)])
+    return tuple([reshaped(result, (*size, *spec.shape)) for result, spec in zip(y, f.specs, strict=True)])
 
 
 def indices_of(f: Function) -> Indices | None:
@@ -181,14 +181,14 @@ def indices_of(f: Function) -> Indices | None:
 
 
 def contracted(
-    f: Function, operands: Sequence[Operand], terms: Sequence[Shape], output: Shape, kept: bool = True
+    f: Function, operands: Sequence[Operand], terms: Sequence[Shape], output: Shape, keep_axis: bool = True
 ) -> Variable:
-    """The contraction `f` of operands, with the leading axis as one more index, summed over unless `kept`."""
+    """The contraction `f` of operands, with the leading axis as one more index, summed over unless `keep_axis`."""
     index = 1 + max([i for term in (*terms, output) for i in term], default=-1)
-    added = [(index,) * each.lead for each in operands]
-    given = tuple([(*lead, *term) for lead, term in zip(added, terms, strict=True)])
-    result = (index, *output) if kept and any(added) else output
-    return contraction_like(f, [each.widened() for each in operands], given, result)
+    added = [(index,) * operand.lead for operand in operands]
+    extended = tuple([(*lead, *term) for lead, term in zip(added, terms, strict=True)])
+    result = (index, *output) if keep_axis and any(added) else output
+    return contraction_like(f, [operand.widened() for operand in operands], extended, result)
 
 
 # ---------------------------------------------------------------- sums over the axis
@@ -202,11 +202,11 @@ Moved = Sequence[bool]
 
 
 def commutes(f: Function, moved: Moved) -> bool:
-    """Whether the sum of `f` over the leading axis is determined by the sums of its inputs."""
-    given = [x.spec for x, m in zip(f.inputs, moved, strict=True) if m]
-    if not all([spec.differentiable for spec in (*given, *f.specs)]):
+    """True if the sum of `f` over the leading axis is determined by the sums of its inputs."""
+    moved_specs = [x.spec for x, m in zip(f.inputs, moved, strict=True) if m]
+    if not all([spec.differentiable for spec in (*moved_specs, *f.specs)]):
         return False
-    if f.specs[0].dtype.itemsize > min([spec.dtype.itemsize for spec in given]):
+    if f.specs[0].dtype.itemsize > min([spec.dtype.itemsize for spec in moved_specs]):
         return False  # the sum would be taken in the wider dtype
     op = f.op
     fixed = op.fixed(len(moved))
@@ -221,7 +221,7 @@ def commutes(f: Function, moved: Moved) -> bool:
 
 
 def folds(f: Function, moved: Moved) -> bool:
-    """Whether `f` itself can sum over the axis, so that its individual elements need not be computed."""
+    """True if `f` itself can sum over the axis, so that its individual elements need not be computed."""
     return is_product(f) or (indices_of(f) is not None and sum(moved) > 1)
 
 
@@ -237,12 +237,12 @@ def sum_of_sums(f: Function, operands: Sequence[Operand], moved: Moved, count: i
         added[f.op.weights] = tuple([weight if m else weight * count for weight, m in weights])
     else:
         operands = [
-            each if m or i in fixed else each._replace(value=F.mul_scalar(each.value, val=count))
-            for i, (each, m) in enumerate(zip(operands, moved, strict=True))
+            operand if m or i in fixed else operand._replace(value=F.mul_scalar(operand.value, val=count))
+            for i, (operand, m) in enumerate(zip(operands, moved, strict=True))
         ]
     if not added:
         return in_batch(f, operands, [True] * len(f.specs))
-    return apply(f.op, tuple([each.value for each in operands]), with_arguments(f, **added))
+    return apply(f.op, tuple([operand.value for operand in operands]), with_arguments(f, **added))
 
 
 def folded_sum(f: Function, operands: Sequence[Operand]) -> Variable:
@@ -253,4 +253,4 @@ def folded_sum(f: Function, operands: Sequence[Operand]) -> Variable:
         return times_factors(F.sum(batched_product(with_axis, ndim), axis=0), without, ndim)
     indices = indices_of(f)
     assert indices is not None
-    return contracted(f, operands, *indices, kept=False)
+    return contracted(f, operands, *indices, keep_axis=False)

@@ -64,8 +64,8 @@ class CurvatureMatrix:
 
     def __matmul__(self, vectors: Any) -> Any:
         """The product with a vector, by one forward and one reverse pass; the matrix is never formed."""
-        given, arranged = self._vectors(vectors, "@: vectors")
-        return arranged(self._built(lambda: self._back(self._along(given))))
+        parts, arranged = self._vectors(vectors, "@: vectors")
+        return arranged(self._built(lambda: self._back(self._along(parts))))
 
     def rows(self) -> Variable:
         """R, (rank, n): all gradients; `R^T R` is the matrix and `R R^T` the kernel."""
@@ -80,7 +80,7 @@ class CurvatureMatrix:
 
         def build() -> list[Variable]:
             squares = [self._over_rows(y, square=True) for y in self.outputs]
-            return [each[0] if len(each) == 1 else F.add_n(*each) for each in zip(*squares, strict=True)]
+            return [terms[0] if len(terms) == 1 else F.add_n(*terms) for terms in zip(*squares, strict=True)]
 
         return self._built(build)
 
@@ -98,21 +98,21 @@ class CurvatureMatrix:
                 parameters, and uses Woodbury's identity; this needs `damping`, and loses digits where it is small: see
                 `nn.natural_gradient`. "cg" iterates, and only multiplies. By default the smaller of the first two, or
                 "cg" if that has more than 8,192 rows.
-            tol, maxiter: For "cg", as for `nn.linear_solve`. With `maxiter` the last iterate is returned after that
+            tol, maxiter: For "cg", as in `nn.linear_solve`. With `maxiter` the last iterate is returned after that
                 many products; without, the result is NaN if it has not converged.
 
         Returns:
             In the form of `b`.
         """
-        given, arranged = self._vectors(b, "solve: b")
+        parts, arranged = self._vectors(b, "solve: b")
         by, extra = self._method(method, "solve"), self._damping(damping, "solve")
         if by == "cg":
             x, _ = linear_solve(
-                lambda v: [a + extra * x for a, x in zip(self._back(self._along(v)), v, strict=True)], given, "cg",
+                lambda v: [a + extra * x for a, x in zip(self._back(self._along(v)), v, strict=True)], parts, "cg",
                 tol=tol, maxiter=maxiter, unconverged="nan" if maxiter is None else "keep",
             )  # fmt: skip
             return arranged(list(x))
-        right = self._packing().packed(given, "b has")
+        right = self._packing().packed(parts, "b has")
 
         def build() -> list[Variable]:
             if by == "dense":
@@ -173,20 +173,20 @@ class CurvatureMatrix:
         inner = _solved(F.batch_matmul(rows, rows, transpose_b=True), extra, right(rows))
         return F.matmul(F.transpose(rows, axes=(1, 0)), inner)
 
-    def _built(self, build: Callable[[], list[Variable]], given: Iterable[Variable] = ()) -> list[Variable]:
-        return built([*self.outputs, *self.parameters, *given], build)
+    def _built(self, build: Callable[[], list[Variable]], others: Iterable[Variable] = ()) -> list[Variable]:
+        return built([*self.outputs, *self.parameters, *others], build)
 
     def _packing(self) -> Packing:
         return Packing(self.parameters, "parameters", type(self).__name__)
 
-    def _vectors(self, given: Any, name: str) -> tuple[list[Variable], Callable[[list[Variable]], Any]]:
+    def _vectors(self, vectors: Any, name: str) -> tuple[list[Variable], Callable[[list[Variable]], Any]]:
         """The vector in parts, and a function that arranges such parts in the form of the given vector."""
-        if isinstance(given, Mapping):
-            return vectors_for(self.parameters, given, name), lambda parts: dict(zip(given, parts, strict=True))
-        if not hasattr(given, "shape") and not np.isscalar(given):
-            return vectors_for(self.parameters, given, name), lambda parts: parts
+        if isinstance(vectors, Mapping):
+            return vectors_for(self.parameters, vectors, name), lambda parts: dict(zip(vectors, parts, strict=True))
+        if not hasattr(vectors, "shape") and not np.isscalar(vectors):
+            return vectors_for(self.parameters, vectors, name), lambda parts: parts
         packing = self._packing()
-        flat = as_variable(given, name, type(self).__name__, packing.dtype)
+        flat = as_variable(vectors, name, type(self).__name__, packing.dtype)
         if flat.shape != packing.spec.shape:
             raise ValueError(f"{name}: expected a vector of shape {packing.spec.shape}, or a list with one array for "
                              f"each of {len(self.parameters)} parameters, got shape {flat.shape}")
@@ -250,7 +250,7 @@ def fisher(
             error.
         reduction: Whether the loss is a "mean" or a "sum" over samples: the rows of the first axis, or for
             "categorical" all positions of all axes but the last.
-        chunk: As for `gauss_newton`.
+        chunk: As in `gauss_newton`.
 
     Raises:
         TypeError: Something is not a Variable of a floating dtype.
@@ -293,10 +293,10 @@ def natural_gradient(
     Args:
         metric: The result of `nn.gauss_newton` or `nn.fisher`.
         loss: Of shape (); None for half the sum of squares of the residuals of `nn.gauss_newton`.
-        damping: As for `solve`.
-        method: As for `solve`.
-        tol: As for `solve`.
-        maxiter: As for `solve`.
+        damping: As in `solve`.
+        method: As in `solve`.
+        tol: As in `solve`.
+        maxiter: As in `solve`.
 
     Returns:
         One Variable for each parameter, of its shape.

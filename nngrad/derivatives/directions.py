@@ -15,7 +15,7 @@ from .vectorize import substituted, vectorize
 
 
 def independent_rows(y: Variable, x: Variable) -> bool:
-    """Whether row b of `y`, along its first axis, can be shown to depend on row b of `x` alone."""
+    """True if row b of `y`, along its first axis, can be shown to depend on row b of `x` alone."""
     if not y.ndim or not x.ndim or y.shape[0] != x.shape[0]:
         return False
     path, active, _ = path_between([y], [x])
@@ -67,10 +67,11 @@ def in_chunks(
     """`ys` for `count` values of some leaves, `chunk` at a time, each chunk after the one before."""
     parts: list[list[Variable]] = []
     for first in range(0, count, int(chunk)):
-        given = {t: vectors(first, min(int(chunk), count - first)) for t, vectors in values}
+        substitutes = {t: vectors(first, min(int(chunk), count - first)) for t, vectors in values}
         if parts:
-            given = {t: F.optimization_barrier(v, *[F.unlink(y) for y in parts[-1]]) for t, v in given.items()}
-        parts.append(vectorize(ys, given, collapse))
+            before = [F.unlink(y) for y in parts[-1]]
+            substitutes = {t: F.optimization_barrier(v, *before) for t, v in substitutes.items()}
+        parts.append(vectorize(ys, substitutes, collapse))
     if len(parts) == 1:
         return parts[0]
     return [F.add_n(*part) if collapse else F.concatenate(*part, axis=0) for part in zip(*parts, strict=True)]
@@ -80,8 +81,8 @@ def _along_unit_vectors(outputs: Sequence[Variable], t: Variable, lead: int, col
     """Returns `outputs` for every unit vector in place of `t`, in the form of `over_directions`."""
     axes = _read_as(outputs, t, lead)
     ones = {y: F.constant(val=1, shape=(1,) * (1 + y.ndim), dtype=t.dtype) for y in axes}
-    (y, own), *_ = axes.items()
-    sizes = tuple([y.shape[a] for a in own])
+    (y, long_axes), *_ = axes.items()
+    sizes = tuple([y.shape[a] for a in long_axes])
     return substituted(outputs, ones, sizes, collapse, axes)
 
 
@@ -89,19 +90,19 @@ def _read_as(ys: Sequence[Variable], t: Variable, lead: int) -> dict[Variable, t
     """Returns `t`, or the reshaped views of `t` through which alone it is read, whose axes tell more about dependences.
     For each it names the axes, from `lead` on, along which the directions differ; their sizes are equal."""
     path, _, _ = path_between(ys, [t], of_values=True)
-    found = {t: _longer(t, lead)}
+    views = {t: _longer(t, lead)}
     while True:
-        (first, own), *others = found.items()
-        readers = [f for f in path if any([each in found for each in f.inputs])]
+        (first, directions), *others = views.items()
+        readers = [f for f in path if any([x in views for x in f.inputs])]
         if others or not readers or any([y is first for y in ys]):
-            return found
+            return views
         if any([not f.op.view or not f.op.linear_in(0) or len(f.inputs) != 1 or len(f.specs) != 1 for f in readers]):
-            return found
+            return views
         shapes = {f.outputs[0]: _longer(f.outputs[0], lead) for f in readers}
         sizes = {tuple([y.shape[a] for a in axes]) for y, axes in shapes.items()}
-        if len(sizes) != 1 or len(sizes.pop()) < len(own) or not all([_holds(first, y, lead) for y in shapes]):
-            return found
-        found = shapes
+        if len(sizes) != 1 or len(sizes.pop()) < len(directions) or not all([_holds(first, y, lead) for y in shapes]):
+            return views
+        views = shapes
 
 
 def _longer(y: Variable, lead: int) -> tuple[int, ...]:
@@ -109,17 +110,17 @@ def _longer(y: Variable, lead: int) -> tuple[int, ...]:
 
 
 def _holds(t: Variable, y: Variable, lead: int) -> bool:
-    """Whether `y`, a view of `t`, holds the same vector."""
+    """True if `y`, a view of `t`, holds the same vector."""
     same = y.dtype == t.dtype and y.size == t.size and y.shape[:lead] == t.shape[:lead]
     return same and y._need_grad is not False
 
 
 def unit_vectors(x: Variable, lead: int, first: int, count: int) -> Variable:
     """`count` unit vectors of `x` from number `first` on: `(count, *(1,) * lead, *x.shape[lead:])`."""
-    own = x.shape[lead:]
-    size = math.prod(own)
+    shape = x.shape[lead:]
+    size = math.prod(shape)
     vectors = F.matrix_diag(F.constant(val=1, shape=(size,), dtype=x.dtype))
     if count < size:
         vectors = F.take_slices(vectors, key=((first, count, 1), (0, size, 1)))
-    result: Variable = F.reshape(vectors, shape=(count, *(1,) * lead, *own))
+    result: Variable = F.reshape(vectors, shape=(count, *(1,) * lead, *shape))
     return result

@@ -38,16 +38,16 @@ class Draw(NamedTuple):
     def vectors(self, number: int, x: Spec, lead: int) -> Vectors:
         """Directions of `x`, `(n, *(1,) * lead, *x.shape[lead:])`, equal along its leading axes. Each `number` names an
         independent draw."""
-        own, ones = x.shape[lead:], (1,) * lead
+        shape, ones = x.shape[lead:], (1,) * lead
         key = F.subkey(self.key, index=number)
         if self.kind == "sparse":
-            chosen = F.distinct_integers(key, count=self.directions, high=math.prod(own))
+            chosen = F.distinct_integers(key, count=self.directions, high=math.prod(shape))
             return lambda first, count: unit_vectors_along(part(chosen, first, count), x, lead)
         if self.kind == "gaussian":
-            values = F.normal(key, shape=(self.directions, *ones, *own))
+            values = F.normal(key, shape=(self.directions, *ones, *shape))
             values = in_dtype(values, x.dtype)
         else:
-            values = 2 * F.bernoulli(key, shape=(self.directions, *ones, *own), dtype=x.dtype) - 1
+            values = 2 * F.bernoulli(key, shape=(self.directions, *ones, *shape), dtype=x.dtype) - 1
         return lambda first, count: part(values, first, count)
 
 
@@ -91,10 +91,10 @@ def part(values: Variable, first: int, count: int) -> Variable:
 
 def unit_vectors_along(chosen: Variable, x: Spec, lead: int) -> Variable:
     """The unit vectors along the coordinates `chosen` of `x`: `(n, *(1,) * lead, *x.shape[lead:])`."""
-    own, ones = x.shape[lead:], (1,) * lead
-    size, count = math.prod(own), chosen.shape[0]
+    shape, ones = x.shape[lead:], (1,) * lead
+    size, count = math.prod(shape), chosen.shape[0]
     vectors: Variable = F.one_hot(F.reshape(chosen, shape=(count, *ones, 1)), shape=(size,), dtype=x.dtype)
-    return vectors if own == (size,) else F.reshape(vectors, shape=(count, *ones, *own))
+    return vectors if shape == (size,) else F.reshape(vectors, shape=(count, *ones, *shape))
 
 
 def sum_over(y: Variable, values: Sequence[tuple[Variable, Vectors]], count: int, chunk: int | None) -> Variable:

@@ -100,7 +100,7 @@ def hessian(
 
     Args:
         y: `(B,)` or `(B, 1)`: a number for each row. With `batched=False` one number, of any shape.
-        x: `(B, *d)`, or of any shape with `batched=False`; or several such Variables, as for `nn.grad`.
+        x: `(B, *d)`, or of any shape with `batched=False`; or several such Variables, as in `nn.grad`.
         batched: Whether rows are independent, and the Hessian of each is wanted; see `nngrad.derivatives`.
         chunk: The number of rows of the Hessian to compute at once, to bound the memory; None for all.
 
@@ -110,7 +110,7 @@ def hessian(
         gradient, and one forward pass for each x[i].
 
     Raises:
-        TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also if y is not a scalar.
+        TypeError, ValueError, MissingRule: As in `jacobian`; ValueError also if y is not a scalar.
     """
     xs = as_list(x, "hessian: x")
     lead = max([checked("hessian", y, u, batched, chunk, scalar=True) for u in xs])
@@ -175,7 +175,7 @@ def hessian_diagonal(y: Variable, x: Variable, batched: bool = True, chunk: int 
         In the shape of `x`: d^2 y[b] / dx[b, i]^2.
 
     Raises:
-        TypeError, ValueError, MissingRule: As for `hessian`.
+        TypeError, ValueError, MissingRule: As in `hessian`.
     """
     lead = checked("hessian_diagonal", y, x, batched, chunk, scalar=True)
 

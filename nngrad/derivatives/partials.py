@@ -23,7 +23,7 @@ def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) ->
         u, = ...;  u_t, u_x, u_xx, u_xt = nn.derivatives(u, [(t,), (x,), (x, x), (x, t)])
 
     Each derivative is the gradient of the sum of the previous one. So it is the partial derivative if each element of y
-    depends on one element of every variable, as for coordinates `(B,)` or `(B, 1)` of B points.
+    depends on one element of every variable, as of coordinates `(B,)` or `(B, 1)` of B points.
 
     A y with more elements than a variable has several values at each point: components of a field, `(B, m)`, or the
     functions that an operator network learns, `(functions, B)`. Then each value is differentiated, in forward mode
@@ -67,7 +67,7 @@ def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) ->
 def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
     """The derivatives of `y` with respect to `x` of orders 1 to n, each built on the ones before it.
 
-    The k-th is the gradient of the sum of the (k-1)-th. So if each element of y depends on one element of x, as for a
+    The k-th is the gradient of the sum of the (k-1)-th. So if each element of y depends on one element of x, as in a
     network evaluated at points `(B, 1)`, it is d^k y / dx^k at every point; the number of matrix products in the graph
     of all n orders then grows linearly with n.
 
@@ -97,9 +97,9 @@ def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
 def _check_one_element(y: Variable, x: Variable) -> None:
     """Raise unless each element of `y` can be shown to depend on one element of `x`."""
     axes = tuple([a for a, n in enumerate(x.shape) if n != 1])
-    for own in own_leaves([y], [x])[0]:
-        path, active, _ = path_between([y], [own])
-        if axes and id(y) in active and followed_axes(path, own, axes).get(id(y)) is None:
+    for leaf in own_leaves([y], [x])[0]:
+        path, active, _ = path_between([y], [leaf])
+        if axes and id(y) in active and followed_axes(path, leaf, axes).get(id(y)) is None:
             raise ValueError(
                 f"y of shape {y.shape} has several values for each element of a variable of shape {x.shape}, and a "
                 "value may depend on several elements. Use nn.grad for the gradient of the sum, nn.jacobian with "
@@ -120,8 +120,8 @@ def _of_each_element(y: Variable, entries: list[tuple[Variable, ...]]) -> list[V
         return [known[entry] for entry in distinct]
 
     distinct = list(dict.fromkeys(entries))
-    found = dict(zip(distinct, built([y, *[x for entry in distinct for x in entry]], build), strict=True))
-    return [found[entry] for entry in entries]
+    values = dict(zip(distinct, built([y, *[x for entry in distinct for x in entry]], build), strict=True))
+    return [values[entry] for entry in entries]
 
 
 def _partials(y: Variable, entries: list[tuple[Variable, ...]]) -> list[Variable]:

@@ -25,7 +25,7 @@ Variables = Variable | Iterable[Variable] | Mapping[str, Any]
 
 def pushed(outputs: list[Variable], inputs: list[Variable], tangents: list[Variable]) -> list[Variable]:
     """Derivatives along tangents. A leaf that is not in the graph stands for all leaves there that share its data."""
-    pairs = [(x, t) for own, t in zip(own_leaves(outputs, inputs), tangents, strict=True) for x in own]
+    pairs = [(x, t) for leaves, t in zip(own_leaves(outputs, inputs), tangents, strict=True) for x in leaves]
     return Pushforward()(outputs, [x for x, _ in pairs], [t for _, t in pairs])
 
 
@@ -34,11 +34,11 @@ def gradients_at(outputs: list[Variable], inputs: list[Variable], seeds: Sequenc
     return emitted(Request(outputs, inputs, seeds)).gradients
 
 
-def as_list(given: Any, name: str) -> list[Any]:
+def as_list(container: Any, name: str) -> list[Any]:
     """The items of a container, at least one."""
-    items = listed(given)
+    items = listed(container)
     if not items:
-        raise ValueError(f"{name}: expected at least one Variable, got an empty {type(given).__name__}")
+        raise ValueError(f"{name}: expected at least one Variable, got an empty {type(container).__name__}")
     return items
 
 
@@ -75,23 +75,23 @@ def after_batch(x: Variable, lead: int) -> Variable:
     return F.transpose(x, axes=(*range(1, 1 + lead), 0, *range(1 + lead, x.ndim)))
 
 
-def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
+def built(known: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
     """Returns new Variables for the results of `build`, with common subexpressions emitted once."""
-    results = _emitted(given, build)
+    results = _emitted(known, build)
     if build_options().applying.auto_forward:
         for f in functions_of(results):
             if not all([y.is_computed for y in f.outputs]):
                 engine.run_functions([f])
-    together(results, lambda: _emitted(given, build))
+    together(results, lambda: _emitted(known, build))
     return results
 
 
 @contained
-def _emitted(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
+def _emitted(known: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
     pause_collector()
     Switched(auto_forward=False).from_now_on()
     since = next_serial()
-    with emitting(functions_of(given), 1):
+    with emitting(functions_of(known), 1):
         results = build()
     return distinct_variables(results, since)
 
@@ -110,18 +110,18 @@ def second(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
     )
 
 
-def one_floating(given: Any, name: str) -> Variable:
-    """`given`, a Variable of a floating dtype, or a list of one."""
-    items = differentiable(given, name)
+def one_floating(variable: Any, name: str) -> Variable:
+    """`variable`, a Variable of a floating dtype, or a list of one."""
+    items = differentiable(variable, name)
     if len(items) != 1:
         raise ValueError(f"{name}: expected one Variable, got a list of {len(items)}")
     return items[0]
 
 
-def vectors_for(xs: list[Variable], given: Any, name: str) -> list[Variable]:
+def vectors_for(xs: list[Variable], vectors: Any, name: str) -> list[Variable]:
     """One Variable of the shape and dtype of each of `xs`; a list in a list of one for each is an array's rows."""
-    one_each = isinstance(given, list | tuple) and len(given) == len(xs)
-    items = list(given) if one_each and not any(isinstance(v, Mapping) for v in given) else listed(given)
+    one_each = isinstance(vectors, list | tuple) and len(vectors) == len(xs)
+    items = list(vectors) if one_each and not any(isinstance(v, Mapping) for v in vectors) else listed(vectors)
     if len(items) != len(xs):
         raise ValueError(f"{name}: expected a list with one for each of {len(xs)} Variables, got {len(items)}")
     results = []
@@ -137,11 +137,11 @@ def checked(
     operator: str, y: Variable, x: Variable, batched: bool, chunk: int | None, scalar: bool = False
 ) -> int:
     """The number of batch axes, 1 or 0, after checking the arguments."""
-    for name, given in (("y", y), ("x", x)):
-        if not isinstance(given, Variable):
-            raise TypeError(f"{operator}: {name}: expected a Variable, got {type(given).__name__}")
-        if not given.spec.differentiable:
-            raise TypeError(f"{operator}: {name} is {given.dtype.name}; only floating dtypes can be differentiated")
+    for name, variable in (("y", y), ("x", x)):
+        if not isinstance(variable, Variable):
+            raise TypeError(f"{operator}: {name}: expected a Variable, got {type(variable).__name__}")
+        if not variable.spec.differentiable:
+            raise TypeError(f"{operator}: {name} is {variable.dtype.name}; only floating dtypes can be differentiated")
     coerced(bool, batched, f"{operator}: batched")
     if chunk is not None:
         checked_count(chunk, f"{operator}: chunk", others=" or None")
@@ -162,7 +162,7 @@ def _check_rows(operator: str, y: Variable, x: Variable) -> None:
             f"{operator}: y and x must have the same first axis, the batch axis, got shapes {y.shape} and {x.shape}; "
             f"{one_point}"
         )
-    if not all([independent_rows(y, own) for own in own_leaves([y], [x])[0]]):
+    if not all([independent_rows(y, leaf) for leaf in own_leaves([y], [x])[0]]):
         raise ValueError(
             f"{operator}: row b of y, of shape {y.shape}, must depend only on row b of x, of shape {x.shape}, which "
             f"cannot be shown; {one_point}"

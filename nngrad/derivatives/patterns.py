@@ -60,11 +60,11 @@ class ElementSets:
         order = np.argsort(groups, kind="stable")
         labels, groups = labels[order], groups[order]
         turn = np.arange(len(groups)) - np.searchsorted(groups, groups)
-        found = np.zeros(count, np.int64)
+        unions = np.zeros(count, np.int64)
         for k in range(int(turn.max(initial=-1)) + 1):
             now = turn == k
-            found[groups[now]] = self.union(found[groups[now]], labels[now])
-        return found
+            unions[groups[now]] = self.union(unions[groups[now]], labels[now])
+        return unions
 
     def _halved(self, rows: Labels) -> Labels:
         """The union of all rows, by repeated halving."""
@@ -150,15 +150,15 @@ def _sparsity(ys: Sequence[Variable], xs: Sequence[Variable]) -> Sparsity:
     ends = np.cumsum([x.size for x in xs])
     sets = ElementSets(int(ends[-1]))
     starts = [
-        (own, sets.singletons((x.size,)).reshape(x.shape) + end - x.size)
+        (leaf, sets.singletons((x.size,)).reshape(x.shape) + end - x.size)
         for x, end, owners in zip(xs, ends, own_leaves([*ys], [*xs]), strict=True)
-        for own in owners
+        for leaf in owners
     ]
     labels, places = np.unique(
-        np.concatenate([each.ravel() for each in _followed(ys, starts, sets)]), return_inverse=True
+        np.concatenate([array.ravel() for array in _followed(ys, starts, sets)]), return_inverse=True
     )
     members = [np.array(sorted(sets.members[label]), np.int64) for label in labels]
-    rows = np.repeat(np.arange(len(places)), np.array([len(each) for each in members], np.int64)[places])
+    rows = np.repeat(np.arange(len(places)), np.array([len(elements) for elements in members], np.int64)[places])
     columns = np.concatenate([np.zeros(0, np.int64), *[members[k] for k in places]])
     return Sparsity(rows, columns, (len(places), int(ends[-1])))
 
@@ -167,9 +167,9 @@ def hessian_sparsity(y: Variable, xs: Sequence[Variable]) -> Sparsity:
     """The pattern of the Hessian of the sum of `y` with respect to the elements of all `xs`, none of which depends on
     another."""
     gradients = built([y, *xs], lambda: gradients_at([y], [*xs], [None]))
-    found = _sparsity(gradients, xs)
-    n = found.shape[0]
-    here, mirrored = found.rows * n + found.columns, found.columns * n + found.rows
+    pattern = _sparsity(gradients, xs)
+    n = pattern.shape[0]
+    here, mirrored = pattern.rows * n + pattern.columns, pattern.columns * n + pattern.rows
     both = np.intersect1d(here, mirrored, assume_unique=True)  # the Hessian is symmetric
     return Sparsity(both // n, both % n, (n, n))
 
@@ -187,42 +187,42 @@ def elements_read(y: Variable, x: Variable) -> Read:
     """The Variables that `y` is computed from, whose elements are elements of `x` that were taken, moved or repeated,
     but not changed. None of them depends on another."""
     Switched(auto_forward=False, deterministic=True).from_now_on()
-    own = own_leaves([y], [x])[0]
+    leaves = own_leaves([y], [x])[0]
     sets = ElementSets(x.size)
-    path = path_between([y], own)[0]
-    found = {id(each): sets.singletons(x.shape) for each in own}
-    variables = {id(each): each for each in own}
-    read: set[int] = {id(y)} & found.keys()
+    path = path_between([y], leaves)[0]
+    labels_of = {id(v): sets.singletons(x.shape) for v in leaves}
+    variables = {id(v): v for v in leaves}
+    read: set[int] = {id(y)} & labels_of.keys()
     changed: set[int] = set()
     for f in path:
-        labels = None if any([id(each) in changed for each in f.inputs]) else _taken(f, found, sets, own)
+        labels = None if any([id(v) in changed for v in f.inputs]) else _taken(f, labels_of, sets, leaves)
         if labels is None:
-            read |= found.keys() & {id(each) for each in f.inputs}
-            changed |= {id(each) for each in f.outputs}
+            read |= labels_of.keys() & {id(v) for v in f.inputs}
+            changed |= {id(v) for v in f.outputs}
         else:
-            found[id(f.outputs[0])], variables[id(f.outputs[0])] = labels, f.outputs[0]
+            labels_of[id(f.outputs[0])], variables[id(f.outputs[0])] = labels, f.outputs[0]
     below: set[int] = set()
     for f in path:
-        if any([id(each) in read or id(each) in below for each in f.inputs]):
-            below |= {id(each) for each in f.outputs}
-    first = [each for each in found if each in read - below]
-    elements = [np.zeros(0, np.int64), *[found[each].ravel() for each in first]]
-    return Read([variables[each] for each in first], np.concatenate(elements))
+        if any([id(v) in read or id(v) in below for v in f.inputs]):
+            below |= {id(v) for v in f.outputs}
+    first = [v for v in labels_of if v in read - below]
+    elements = [np.zeros(0, np.int64), *[labels_of[v].ravel() for v in first]]
+    return Read([variables[v] for v in first], np.concatenate(elements))
 
 
-def _taken(f: Function, found: Mapping[int, Labels], sets: ElementSets, xs: Sequence[Variable]) -> Labels | None:
-    """The labels of the output of `f`, if all that it does is to take elements of `found` Variables; else None."""
-    given = [i for i, x in enumerate(f.inputs) if id(x) in found]
-    moves = f.op.fuses == "moving" or all([f.op.linear_in(i) for i in given])
+def _taken(f: Function, labels_of: Mapping[int, Labels], sets: ElementSets, xs: Sequence[Variable]) -> Labels | None:
+    """The labels of the output of `f`, if all that it does is to take elements of labelled Variables; else None."""
+    live = [i for i, x in enumerate(f.inputs) if id(x) in labels_of]
+    moves = f.op.fuses == "moving" or all([f.op.linear_in(i) for i in live])
     if len(f.specs) > 1 or not moves or f.specs[0].dtype != xs[0].dtype or _is_users_surrogate(f):
         return None
     if (f.op.view and f.op.reads is None) or f.op.slice_keys is not None or f.op.update_keys is not None:
-        return _of_outputs(f, found, sets, xs)[0]
-    moved = _moved(f, given[0], xs) if len(given) == 1 else None
+        return _of_outputs(f, labels_of, sets, xs)[0]
+    moved = _moved(f, live[0], xs) if len(live) == 1 else None
     if moved is None or len(np.unique(moved[0])) < len(moved[0]):
         return None
     labels = np.zeros(f.specs[0].size, np.int64)
-    labels[moved[0]] = found[id(f.inputs[given[0]])].ravel()[moved[1]]
+    labels[moved[0]] = labels_of[id(f.inputs[live[0]])].ravel()[moved[1]]
     return labels.reshape(f.specs[0].shape)
 
 
@@ -233,24 +233,25 @@ def _followed(
     """The dependences of the elements of each of `ys`; `starts` has those of the Variables to start from."""
     Switched(auto_forward=False, deterministic=True).from_now_on()  # trial runs of functions are not the user's calls
     xs = [x for x, _ in starts]
-    found = {id(x): labels for x, labels in starts}
+    labels_of = {id(x): labels for x, labels in starts}
     held: list[Any] = []  # keeps Variables alive, whose ids are keys
     waiting: list[Function | _Same] = [*path_between(ys, xs)[0][::-1]]
     while waiting:
         f = waiting.pop()
         if isinstance(f, _Same):
-            found.update({id(b): found[id(a)] for a, b in zip(f.results, f.outputs, strict=True) if id(a) in found})
+            same = [(id(a), id(b)) for a, b in zip(f.results, f.outputs, strict=True)]
+            labels_of.update({b: labels_of[a] for a, b in same if a in labels_of})
             continue
-        given = [x for x in f.inputs if id(x) in found]
+        live = [x for x in f.inputs if id(x) in labels_of]
         body = None if _is_users_surrogate(f) else in_place_of(f.op, f.arguments)
         if body is not None:
             results = body.placed(f.inputs)
             held.append(results)
-            waiting += [_Same(results, f.outputs), *path_between(results, given)[0][::-1]]
-        elif given:
-            labels = zip(f.outputs, _of_outputs(f, found, sets, xs), strict=True)
-            found.update({id(each): own for each, own in labels if each.spec.differentiable})
-    return [found.get(id(y), np.zeros(y.shape, np.int64)) for y in ys]
+            waiting += [_Same(results, f.outputs), *path_between(results, live)[0][::-1]]
+        elif live:
+            labels = zip(f.outputs, _of_outputs(f, labels_of, sets, xs), strict=True)
+            labels_of.update({id(y): label for y, label in labels if y.spec.differentiable})
+    return [labels_of.get(id(y), np.zeros(y.shape, np.int64)) for y in ys]
 
 
 class _Same(NamedTuple):
@@ -261,12 +262,12 @@ class _Same(NamedTuple):
 
 
 def _of_outputs(
-    f: Function, found: Mapping[int, Labels], sets: ElementSets, xs: Sequence[Variable]
+    f: Function, labels_of: Mapping[int, Labels], sets: ElementSets, xs: Sequence[Variable]
 ) -> list[Labels]:
     """The dependences of the elements of each output of `f`."""
-    inputs = {i: found[id(x)] for i, x in enumerate(f.inputs) if id(x) in found}
+    inputs = {i: labels_of[id(x)] for i, x in enumerate(f.inputs) if id(x) in labels_of}
     shapes = [spec.shape for spec in f.specs]
-    given = tuple([x.shape for x in f.inputs])
+    input_shapes = tuple([x.shape for x in f.inputs])
     if (f.op.axes is None and not f.op.diagonal) or _is_users_surrogate(f):
         every = _united(sets, [sets.along(labels, range(labels.ndim)).ravel() for labels in inputs.values()])
         return [np.broadcast_to(every.reshape((1,) * len(shape)), shape) for shape in shapes]
@@ -275,11 +276,11 @@ def _of_outputs(
         return [np.resize(inputs.get(i, nothing), shape) for i, shape in enumerate(shapes)]
     if f.op.slice_keys is not None:
         (labels,) = inputs.values()
-        return [_part(labels, key) for key in f.op.slice_keys(given, f.args)]
+        return [_part(labels, key) for key in f.op.slice_keys(input_shapes, f.args)]
     if f.op.update_keys is not None:
         result = np.zeros(shapes[0], np.int64)
         places = np.arange(result.size).reshape(shapes[0])
-        for i, key in enumerate(f.op.update_keys(given, f.args)):
+        for i, key in enumerate(f.op.update_keys(input_shapes, f.args)):
             if i in inputs:
                 result.flat[_part(places, key).ravel()] = inputs[i].ravel()
         return [result]
@@ -298,7 +299,7 @@ def _united(sets: ElementSets, labels: Sequence[Labels]) -> Labels:
 
 
 def _is_users_surrogate(f: Function) -> bool:
-    """Whether the user gave `f` a gradient that is not that of its forward pass, and may have other dependences."""
+    """True if the user gave `f` a gradient that is not that of its forward pass, and may have other dependences."""
     rule = registry.find(f.op)
     return rule is not None and rule.kind == "user" and not rule.exact
 
@@ -329,11 +330,11 @@ def _carried(f: Function, i: int, labels: Labels, sets: ElementSets, xs: Sequenc
             outs, ins = moved
             return sets.grouped(labels.ravel()[ins], outs, f.specs[0].size).reshape(f.specs[0].shape)
     labels = sets.along(labels, mixed)
-    kept = sorted([(b, a) for a, b in enumerate(places) if b is not None and a not in mixed])
+    carried = sorted([(b, a) for a, b in enumerate(places) if b is not None and a not in mixed])
     shape = [1] * ndim
-    for b, a in kept:
+    for b, a in carried:
         shape[b] = labels.shape[a]
-    return labels.transpose(*[a for _, a in kept], *mixed).reshape(shape)
+    return labels.transpose(*[a for _, a in carried], *mixed).reshape(shape)
 
 
 def _places(f: Function) -> list[Places]:
@@ -360,9 +361,9 @@ def _moved(f: Function, i: int, xs: Sequence[Variable]) -> tuple[Indices, Indice
     if any([x.key_source is not None for x in leaves_of(others)]) or path_between(others, xs, of_values=True)[0]:
         return None  # indices that are drawn, or computed from x, change with each run
     x = Variable(f.inputs[i].shape)
-    given = [x if k == i else _in_float32(each) for k, each in enumerate(f.inputs)]
-    y = cast(Variable, apply(f.op, tuple(given), f.arguments))
-    factors = [each for k, each in enumerate(given) if k != i and each.spec.differentiable]
+    inputs = [x if k == i else _in_float32(operand) for k, operand in enumerate(f.inputs)]
+    y = cast(Variable, apply(f.op, tuple(inputs), f.arguments))
+    factors = [operand for k, operand in enumerate(inputs) if k != i and operand.spec.differentiable]
     if factors and leaves_of(gradients_at([y], factors, [None])):
         return None  # these are not indices, but numbers that change the pattern
     forward = _sources(y, x)
@@ -390,8 +391,8 @@ def _sources(y: Variable, x: Variable) -> tuple[Indices, Indices] | None:
 
     rng = np.random.default_rng(0)
     numbers = [np.arange(1, 1 + x.size, dtype=np.float32), *rng.standard_normal((2, x.size), np.float32)]
-    results = [at(each) for each in numbers]
+    results = [at(array) for array in numbers]
     places = np.clip(results[0], 1, x.size).astype(np.int64) - 1
-    moved = np.logical_and.reduce([result == each[places] for result, each in zip(results, numbers, strict=True)])
+    moved = np.logical_and.reduce([result == array[places] for result, array in zip(results, numbers, strict=True)])
     constant = (results[0] == results[1]) & (results[0] == results[2])
     return (np.flatnonzero(moved), places[moved]) if (moved | constant).all() else None

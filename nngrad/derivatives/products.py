@@ -49,7 +49,7 @@ def vjp(outputs: Variables, inputs: Variables, cotangents: Any) -> list[Variable
         One Variable per input, of its shape and dtype.
 
     Raises:
-        TypeError, ValueError, MissingRule: As for `jvp`.
+        TypeError, ValueError, MissingRule: As in `jvp`.
     """
     outputs, inputs = differentiable(outputs, "outputs"), differentiable(inputs, "inputs")
     return grad(outputs, inputs, grad_outputs=vectors_for(outputs, cotangents, "cotangents"))
@@ -70,7 +70,7 @@ def hvp(outputs: Variables, inputs: Variables, vectors: Any) -> list[Variable]:
         One Variable per input, of its shape and dtype.
 
     Raises:
-        TypeError, ValueError, MissingRule: As for `jvp`.
+        TypeError, ValueError, MissingRule: As in `jvp`.
     """
     outputs, inputs = differentiable(outputs, "outputs"), differentiable(inputs, "inputs")
     directions = vectors_for(inputs, vectors, "vectors")

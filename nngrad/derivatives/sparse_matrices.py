@@ -129,7 +129,7 @@ def sparse_hessian(y: Variable, x: Variable) -> SparseMatrix:
         A `SparseMatrix` of shape `(x.size, x.size)`, as from `sparse_jacobian`.
 
     Raises:
-        TypeError, MissingRule: As for `sparse_jacobian`.
+        TypeError, MissingRule: As in `sparse_jacobian`.
     """
     y, x = one_floating(y, "sparse_hessian: y"), one_floating(x, "sparse_hessian: x")
     read = elements_read(y, x)
@@ -154,8 +154,8 @@ def _blocks(pattern: Sparsity, elements: Indices) -> tuple[Sparsity, Indices] | 
     The Hessian with respect to these elements contains each block, so no fewer products suffice.
     """
     count = pattern.shape[0]
-    kept = (elements[pattern.rows] > 0) & (elements[pattern.columns] > 0)
-    rows, columns = pattern.rows[kept], pattern.columns[kept]
+    inside = (elements[pattern.rows] > 0) & (elements[pattern.columns] > 0)
+    rows, columns = pattern.rows[inside], pattern.columns[inside]
     block = np.arange(count)
     np.minimum.at(block, rows, columns)
     sizes = np.bincount(block, minlength=count)
@@ -176,10 +176,10 @@ def _sum_of_blocks(y: Variable, x: Variable, read: Read, blocks: Sparsity, color
     the end, so no product needs a scatter or gather of its own."""
     directions = Directions(read.variables, colors, blocks.columns, blocks.rows)
     elements = read.elements - 1
-    found, places = np.unique(elements[blocks.rows] * x.size + elements[blocks.columns], return_inverse=True)
-    pattern = Sparsity(found // x.size, found % x.size, (x.size, x.size))
+    flat, places = np.unique(elements[blocks.rows] * x.size + elements[blocks.columns], return_inverse=True)
+    pattern = Sparsity(flat // x.size, flat % x.size, (x.size, x.size))
     along = functools.partial(hessian_times, [y], read.variables)
-    (values,) = built([y, x], lambda: [directions.sums(along, places, len(found))])
+    (values,) = built([y, x], lambda: [directions.sums(along, places, len(flat))])
     return SparseMatrix(values, pattern, directions.count)
 
 
@@ -215,16 +215,16 @@ class Directions:
     def elements(self, along: Along) -> Variable:
         """The elements of the matrix, in the order of the pattern."""
         products = self._products(along)
-        found = self.colors[self.moved] * (products.size // max(self.count, 1)) + self.places
-        return F.gather(products, Variable.from_numpy_array(found.astype(np.int32)))
+        positions = self.colors[self.moved] * (products.size // max(self.count, 1)) + self.places
+        return F.gather(products, Variable.from_numpy_array(positions.astype(np.int32)))
 
     def sums(self, along: Along, groups: Indices, count: int) -> Variable:
         """The sum of the matrix elements in each of `count` groups."""
         products = self._products(along)
         group_of = np.full((products.size, 1), count, np.int32)
         group_of[self.colors[self.moved] * (products.size // max(self.count, 1)) + self.places, 0] = groups
-        found: Variable = F.put_points(products, group_of, axes=(0,), shape=(count,))
-        return found
+        totals: Variable = F.put_points(products, group_of, axes=(0,), shape=(count,))
+        return totals
 
     def _products(self, along: Along) -> Variable:
         """All products, concatenated."""
@@ -233,8 +233,8 @@ class Directions:
         if not self.count:
             return F.constant(val=0, shape=(0,), dtype=products[0].dtype)
         parts = np.split(self.colors, np.cumsum([v.size for v in self.vs])[:-1])
-        given = {t: self._vectors(part.reshape(t.shape), t) for t, part in zip(ts, parts, strict=True)}
-        rows = [F.reshape(each, shape=(self.count, -1)) for each in vectorize(products, given)]
+        vectors = {t: self._vectors(part.reshape(t.shape), t) for t, part in zip(ts, parts, strict=True)}
+        rows = [F.reshape(product, shape=(self.count, -1)) for product in vectorize(products, vectors)]
         return F.reshape(F.concatenate(*rows, axis=1) if len(rows) > 1 else rows[0], shape=(-1,))
 
     def _vectors(self, colors: Indices, v: Variable) -> Variable:

@@ -59,7 +59,7 @@ def laplacian(
         the Laplacian.
 
     Raises:
-        TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also for more sparse `directions` than `x` has
+        TypeError, ValueError, MissingRule: As in `jacobian`; ValueError also for more sparse `directions` than `x` has
             coordinates, for an unknown `kind`, and for `with_gradient` with random `directions`.
     """
     lead = checked("laplacian", y, x, batched, chunk)
@@ -93,7 +93,7 @@ def bilaplacian(
     gradient of the Laplacian, and the bilaplacian; in more, or with `chunk`, it is the Laplacian of the Laplacian.
 
     Args, Returns, Raises:
-        As for `laplacian`. d^2 pairs of directions are propagated, `chunk` times d at once. With `directions` that many
+        As in `laplacian`. d^2 pairs of directions are propagated, `chunk` times d at once. With `directions` that many
         pairs are drawn; for "gaussian", that many single directions.
     """
     lead = checked("bilaplacian", y, x, batched, chunk)
@@ -116,15 +116,15 @@ def divergence(
         x: The points, of the same shape.
         batched: Whether rows are independent; see `nngrad.derivatives`.
         chunk: The number of directions to propagate at once, to bound the memory; None for all.
-        directions: The number of random directions of an estimate, as for `laplacian`.
-        kind: As for `laplacian`.
-        seed: As for `laplacian`.
+        directions: The number of random directions of an estimate, as in `laplacian`.
+        kind: As in `laplacian`.
+        seed: As in `laplacian`.
 
     Returns:
         `(B,)`; `()` with `batched=False`; in the dtype of `y`.
 
     Raises:
-        TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also if the shapes differ.
+        TypeError, ValueError, MissingRule: As in `jacobian`; ValueError also if the shapes differ.
     """
     lead = checked("divergence", y, x, batched, chunk)
     if y.shape != x.shape:

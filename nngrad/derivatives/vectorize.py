@@ -118,14 +118,14 @@ def in_batches(
 
 @derived_once
 def body_batched(
-    body: Block, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]
+    body: Block, input_kinds: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]
 ) -> Block:
     """Implements `Block.batched`."""
     inputs, values, _ = body.opened()
     wide = new_leaves([spec_of((count, *x.shape), x.dtype) for x in inputs])
-    each = {x: many for x, many, kind in zip(inputs, wide, given, strict=True) if kind == "each"}
+    batched = {x: many for x, many, kind in zip(inputs, wide, input_kinds, strict=True) if kind == "each"}
     outputs = body.picked(inputs, values, wanted)
-    return close(in_batches(outputs, each, count, kinds), [each.get(x, x) for x in inputs])
+    return close(in_batches(outputs, batched, count, kinds), [batched.get(x, x) for x in inputs])
 
 
 class _BatchedWalk:
@@ -149,8 +149,8 @@ class _BatchedWalk:
         self.count = math.prod(sizes)
         self.plain: dict[Variable, Variable] = {}
         self._none: Diagonals = (None,) * len(sizes)
-        given = diagonals or dict.fromkeys(batched, self._none)
-        self.each = {x: Along(value, x, given[x]) for x, value in batched.items()}
+        diagonals_of = diagonals or dict.fromkeys(batched, self._none)
+        self.each = {x: Along(value, x, diagonals_of[x]) for x, value in batched.items()}
         self._values: dict[tuple[Along, Diagonals], Variable] = {}
         """The values in `each` as arrays with these diagonals."""
         self.sums: dict[Variable, Variable] = {}
@@ -175,13 +175,13 @@ class _BatchedWalk:
         for f in self.path:
             moved = self.moved(f)
             if any(moved):
-                given = zip(f.outputs, dependence(f.op, f.arguments, moved, len(f.specs)), strict=True)
-                self._moved.update(y for y, does in given if does and y not in self._batched)
+                dependences = zip(f.outputs, dependence(f.op, f.arguments, moved, len(f.specs)), strict=True)
+                self._moved.update(y for y, does in dependences if does and y not in self._batched)
         for y, c in zip(outputs, collapsed, strict=True):
             (self._sum_wanted if c else self._each_wanted).add(y)
         for f in reversed(self.path):
             outs, moved = f.outputs, self.moved(f)
-            each = any([y in self._each_wanted for y in outs])
+            needs_each = any([y in self._each_wanted for y in outs])
             if any([y in self._sum_wanted for y in outs]) and any(moved):
                 if commutes(f, moved):
                     self._sum_wanted.update(x for x, m in zip(f.inputs, moved, strict=True) if m)
@@ -190,16 +190,16 @@ class _BatchedWalk:
                     self._each_wanted.update(f.inputs)
                 else:
                     self._each_wanted.update(outs)
-                    each = True
-            if each:
+                    needs_each = True
+            if needs_each:
                 self._each_wanted.update(f.inputs)
 
     def _emit(self, f: Function) -> None:
         """Emit the values of `f` that are needed."""
         self._ascribe(f)
         outs = [y for y in f.outputs if y not in self._batched]
-        each, total = (any([y in wanted for y in outs]) for wanted in (self._each_wanted, self._sum_wanted))
-        if not (each or total):
+        needs_each, total = (any([y in wanted for y in outs]) for wanted in (self._each_wanted, self._sum_wanted))
+        if not (needs_each or total):
             return
         if f.effects:
             raise ValueError(
@@ -210,7 +210,7 @@ class _BatchedWalk:
         if not any(moved):
             self._keep(f, self.plain, apply(f.op, tuple([self.plain.get(x, x) for x in f.inputs]), f.arguments))
             return
-        if each:
+        if needs_each:
             self._keep_each(f, moved)
         if total:
             self._keep(f, self.sums, self._sum(f, moved))
@@ -219,19 +219,19 @@ class _BatchedWalk:
         """Emit `f` for each direction."""
         plain = [self.plain.get(x, x) for x in f.inputs]
         alongs = self._alongs(f, moved)
-        found = factored(f, alongs, plain, self.sizes) or moved_out(f, alongs, plain, self.sizes)
-        if found is not None:
-            y = found.x
+        result = factored(f, alongs, plain, self.sizes) or moved_out(f, alongs, plain, self.sizes)
+        if result is not None:
+            y = result.x
             if y not in self._batched:
                 stopped = y._need_grad is False
-                scale = F.unlink(found.scale) if stopped and found.scale is not None else found.scale
-                self.each[y] = found._replace(base=F.unlink(found.base) if stopped else found.base, scale=scale)
+                scale = F.unlink(result.scale) if stopped and result.scale is not None else result.scale
+                self.each[y] = result._replace(base=F.unlink(result.base) if stopped else result.base, scale=scale)
             return
         shared = shared_diagonals(f, alongs, plain)
-        kept = [() if along is None else carried_to(along, shared) for along in alongs]
+        remaining = [() if along is None else carried_to(along, shared) for along in alongs]
         read = [y in self._each_wanted for y in f.outputs]
         values: dict[Variable, Variable] = {}
-        self._keep(f, values, in_batch(f, self._operands_of_each(f, alongs, plain, kept), read))
+        self._keep(f, values, in_batch(f, self._operands_of_each(f, alongs, plain, remaining), read))
         self.each.update({y: Along(value, y, shared) for y, value in values.items()})
 
     def _alongs(self, f: Function, moved: Moved) -> list[Along | None]:
@@ -239,30 +239,30 @@ class _BatchedWalk:
         return [self.each[x] if m else None for x, m in zip(f.inputs, moved, strict=True)]
 
     def _operands_of_each(
-        self, f: Function, given: Sequence[Along | None], plain: Sequence[Variable], kept: Sequence[Diagonals]
+        self, f: Function, alongs: Sequence[Along | None], plain: Sequence[Variable], remaining: Sequence[Diagonals]
     ) -> list[Operand]:
-        """The inputs of `f`, with only the diagonals `kept`."""
+        """The inputs of `f`, with only the diagonals `remaining`."""
         return [
-            Operand(value, x, 0) if each is None else Operand(self._as_array(each, k), x, 1)
-            for x, each, value, k in zip(f.inputs, given, plain, kept, strict=True)
+            Operand(value, x, 0) if along is None else Operand(self._as_array(along, k), x, 1)
+            for x, along, value, k in zip(f.inputs, alongs, plain, remaining, strict=True)
         ]
 
     def _value(self, x: Variable) -> Variable:
         """The value of `x` for each direction."""
         return self._as_array(self.each[x], self._none)
 
-    def _as_array(self, along: Along, kept: Diagonals) -> Variable:
-        """The product of base and scale, with only the diagonals `kept`."""
-        if (along, kept) not in self._values:
+    def _as_array(self, along: Along, remaining: Diagonals) -> Variable:
+        """The product of base and scale, with only the diagonals `remaining`."""
+        if (along, remaining) not in self._values:
             builder = build_options().emitting.builder
             assert builder is not None
             order, call = builder.order, builder.call
             parent = along.x.parent
             if parent is not None:
                 self._ascribe(parent)
-            self._values[along, kept] = spread_out(along, self.sizes, kept).value()
+            self._values[along, remaining] = spread_out(along, self.sizes, remaining).value()
             builder.order, builder.call = order, call
-        return self._values[along, kept]
+        return self._values[along, remaining]
 
     def _sum(self, f: Function, moved: Moved) -> Any:
         """The sum of `f`, or of each of its outputs."""
@@ -277,13 +277,13 @@ class _BatchedWalk:
         if folds(f, moved):
             alongs, plain = self._alongs(f, moved), [self.plain.get(x, x) for x in f.inputs]
             if is_product(f):
-                found = factored(f, alongs, plain, self.sizes)
-                if found is not None:
-                    return found.total()
-                kept: Sequence[Diagonals] = [self._none] * len(alongs)
+                product = factored(f, alongs, plain, self.sizes)
+                if product is not None:
+                    return product.total()
+                remaining: Sequence[Diagonals] = [self._none] * len(alongs)
             else:
-                kept = with_one_index(f, alongs)
-            return folded_sum(f, self._operands_of_each(f, alongs, plain, kept))
+                remaining = with_one_index(f, alongs)
+            return folded_sum(f, self._operands_of_each(f, alongs, plain, remaining))
         totals = tuple([self._total(y) if y in self._sum_wanted and y in self._moved else None for y in f.outputs])
         return totals if f.op.multiple_results else totals[0]
 
@@ -297,11 +297,11 @@ class _BatchedWalk:
         """Enter the values of the outputs of `f`; gradients stop where they did before."""
         for y, value in zip(f.outputs, results if f.op.multiple_results else (results,), strict=True):
             if value is not None and y not in self._batched:
-                kept = values if y in self._moved else self.plain
-                kept[y] = F.unlink(value) if y._need_grad is False else value
+                table = values if y in self._moved else self.plain
+                table[y] = F.unlink(value) if y._need_grad is False else value
 
     def has_axis(self, y: Variable) -> bool:
-        """Whether `y` depends on a Variable with the leading axis."""
+        """True if `y` depends on a Variable with the leading axis."""
         return y in self._moved
 
     def result(self, y: Variable, collapsed: bool) -> Variable:

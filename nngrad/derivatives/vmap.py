@@ -74,28 +74,28 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callab
 
 def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwargs: Any) -> Any:
     """The results of a function for all rows of its arguments."""
-    given = _with_axes(args, in_axes, "in_axes", "argument ") + _with_axes(kwargs, 0, "in_axes", "argument ")
-    floating = common_floating([leaf.value for leaf in given])
-    inputs = [as_variable(leaf.value, leaf.name, "vmap", floating) for leaf in given]
-    axes = [_place(leaf.axis, x.ndim, leaf.name, x.shape) for leaf, x in zip(given, inputs, strict=True)]
-    count = _count(given, inputs, axes)
+    leaves = _with_axes(args, in_axes, "in_axes", "argument ") + _with_axes(kwargs, 0, "in_axes", "argument ")
+    floating = common_floating([leaf.value for leaf in leaves])
+    inputs = [as_variable(leaf.value, leaf.name, "vmap", floating) for leaf in leaves]
+    axes = [_place(leaf.axis, x.ndim, leaf.name, x.shape) for leaf, x in zip(leaves, inputs, strict=True)]
+    count = _count(leaves, inputs, axes)
     rows = [x if axis is None else F.moveaxis(x, axis, 0) for x, axis in zip(inputs, axes, strict=True)]
     tree = jax.tree.structure((args, kwargs))
     results: list[Any] = []
 
-    def flat(own: list[Variable]) -> list[Variable]:
-        positional, named = jax.tree.unflatten(tree, own)
+    def flat(placeholders: list[Variable]) -> list[Variable]:
+        positional, named = jax.tree.unflatten(tree, placeholders)
         returned = fun(*positional, **named)
         results.append(jax.tree.structure(returned))
         results.extend(_with_axes(returned, out_axes, "out_axes", "the result"))
         return [as_variable(leaf.value, leaf.name, "vmap", floating) for leaf in results[1:]]
 
     specs = [x.spec if axis is None else spec_of(x.shape[1:], x.dtype) for x, axis in zip(rows, axes, strict=True)]
-    found = captured(flat, specs, "vmap", fun, often=True, arguments=inputs)
-    keys = [step_keys(key, length=count) for key in found.keys]
-    leading = (*[False] * len(found.variables), *[axis is not None for axis in axes], *[True] * len(keys))
+    capture = captured(flat, specs, "vmap", fun, often=True, arguments=inputs)
+    keys = [step_keys(key, length=count) for key in capture.keys]
+    leading = (*[False] * len(capture.variables), *[axis is not None for axis in axes], *[True] * len(keys))
     structure, *returned = results
-    body = found.body
+    body = capture.body
     depending = body.depending([i for i, has_lead in enumerate(leading) if has_lead])
     for leaf, number in zip(returned, body.outputs, strict=True):
         if leaf.axis is None and number in depending:
@@ -103,7 +103,7 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
     given_as = tuple(["each" if has_lead else "" for has_lead in leading])
     wanted_as = tuple(["" if leaf.axis is None else "each" for leaf in returned])
     batched = body.batched(given_as, count, body.outputs, wanted_as)
-    ys = _inlined(batched, [*found.variables, *rows, *keys])
+    ys = _inlined(batched, [*capture.variables, *rows, *keys])
     outputs = [
         y if leaf.axis is None else F.moveaxis(y, 0, _place(leaf.axis, y.ndim, leaf.name, y.shape) or 0)
         for leaf, y in zip(returned, ys, strict=True)
@@ -135,13 +135,13 @@ def _with_axes(tree: Any, axes: Any, argument: str, name: str) -> list[_Leaf]:
         )
     except ValueError as error:
         raise ValueError(f"vmap: {argument} {axes!r} does not match {name.strip()}: {error}") from None
-    found = [each.axis for each in jax.tree.leaves(nested)]
-    for axis in found:
+    axis_of = [leaf.axis for leaf in jax.tree.leaves(nested)]
+    for axis in axis_of:
         if axis is not None and (isinstance(axis, bool) or not hasattr(axis, "__index__")):
             raise TypeError(f"vmap: {argument} must be ints or None, got {axis!r}")
     return [
         _Leaf(f"{name}{jax.tree_util.keystr(path)}", value, None if axis is None else operator.index(axis))
-        for (path, value), axis in zip(listed, found, strict=True)
+        for (path, value), axis in zip(listed, axis_of, strict=True)
     ]
 
 
@@ -161,9 +161,9 @@ def _place(axis: int | None, ndim: int, name: str, shape: tuple[int, ...]) -> in
     return None if axis is None else axis % ndim
 
 
-def _count(given: Sequence[_Leaf], inputs: Sequence[Variable], axes: Sequence[int | None]) -> int:
+def _count(leaves: Sequence[_Leaf], inputs: Sequence[Variable], axes: Sequence[int | None]) -> int:
     """The number of rows."""
-    sizes = {leaf.name: x.shape[a] for leaf, x, a in zip(given, inputs, axes, strict=True) if a is not None}
+    sizes = {leaf.name: x.shape[a] for leaf, x, a in zip(leaves, inputs, axes, strict=True) if a is not None}
     if not sizes:
         raise ValueError("vmap: in_axes must be an axis, not None, for at least one argument")
     if len(set(sizes.values())) > 1:

@@ -118,7 +118,7 @@ class CheckedBackward(NamedTuple):
 
     @property
     def op_by_op(self) -> bool:
-        """Whether hooks want to see each function run."""
+        """True if hooks want to see each function run."""
         return self.function_pre_hook is not None or self.function_post_hook is not None
 
 

@@ -48,7 +48,7 @@ class Settings(NamedTuple):
 
     @property
     def are_default(self) -> bool:
-        """Whether it can be called as it is, and none of its results can lie on several CPUs."""
+        """True if it can be called as it is, and none of its results can lie on several CPUs."""
         if self.device is not None or self.mesh is not None or self.needs_x64:
             return False
         return jax.default_backend() != "cpu" or jax.device_count() == 1
@@ -309,7 +309,7 @@ def quick_options() -> dict[str, str | bool]:
 
 
 def has_two_tiers(program: Program) -> bool:
-    """Whether the first call of a program runs the quick tier. User code is not compiled twice.
+    """True if the first call of a program runs the quick tier. User code is not compiled twice.
 
     Processes that compute together must run the same executables, with the same rounding, but each remembers its own
     calls.
@@ -330,7 +330,7 @@ def _called_for(program: Program) -> BoundedCache:
 
 
 def was_called(program: Program) -> bool:
-    """Whether a program of two tiers was called in this process."""
+    """True if a program of two tiers was called in this process."""
     return _called_for(program).find(program) is not None
 
 

@@ -208,12 +208,12 @@ class Unit(NamedTuple):
 
 
 def is_hooked(f: Function) -> bool:
-    """Whether anything listens to what is around `f`: in this thread, or a hook of its own."""
+    """True if anything listens to what is around `f`: in this thread, or a hook of its own."""
     return build_options().hears(*AROUND) or (bool(function_hooks) and weakref.ref(f) in function_hooks)
 
 
 def any_watched(functions: Iterable[Function]) -> bool:
-    """Whether functions are watched as they run: by listeners in this thread, or by hooks on some of them or on those
+    """True if functions are watched as they run: by listeners in this thread, or by hooks on some of them or on those
     whose backward they are."""
     if build_options().watched:
         return True

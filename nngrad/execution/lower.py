@@ -249,7 +249,7 @@ class Ways:
 
 
 def _is_like(aval: Any, spec: Spec) -> bool:
-    """Whether `aval` has only a shape and dtype, and these are as in `spec`."""
+    """True if `aval` has only a shape and dtype, and these are as in `spec`."""
     return bool(aval.update(weak_type=False) == jax.core.ShapedArray(spec.shape, spec.dtype))
 
 

@@ -155,7 +155,7 @@ def hoisted_in(block: Block) -> int:
 
 @functools.lru_cache(MOST_DERIVED)
 def has_literals(body: Block) -> bool:
-    """Whether numbers have been hoisted from a body."""
+    """True if numbers have been hoisted from a body."""
     return hoisted_in(body) > 0
 
 
@@ -263,7 +263,7 @@ def _weight(call: Call) -> int:
 
 
 def is_long(block: Block) -> bool:
-    """Whether XLA would fuse more than `MOST_FUSED` operations into one loop, with nothing between them that has to be
+    """True if XLA would fuse more than `MOST_FUSED` operations into one loop, with nothing between them that has to be
     in memory; or join leaves, and return parts of arrays, more than `MOST_PARTS` in total."""
     if sum([max(1, len(ins) - 1) for _, _, ins in block.steps]) + len(block.outputs) <= MOST_PARTS:
         return False

@@ -85,7 +85,7 @@ class Pass(NamedTuple):
 
 
 def _with(what: Callable[[Op], object]) -> Callable[[Block], bool]:
-    """Whether an op of a block, or of a body in it, is what a pass looks for."""
+    """A check that an op of a block, or of a body in it, is what a pass looks for."""
     return lambda block: any(map(what, block.ops))
 
 
@@ -147,7 +147,7 @@ def platforms() -> tuple[str, ...]:
 
 
 def needs_passes(op: Op) -> bool:
-    """Whether some platform has a pass for an op that runs by itself."""
+    """True if some platform has a pass for an op that runs by itself."""
     return any([each.of_single_ops is not None and each.of_single_ops(op) for each in lowering_passes()])
 
 
@@ -241,5 +241,5 @@ def prepared(program: Program, platform: str | None = None, as_a_whole: bool = T
 
 
 def is_too_long(program: Program) -> bool:
-    """Whether a program may have to be partitioned: after the passes it may be shorter."""
+    """True if a program may have to be partitioned: after the passes it may be shorter."""
     return "partition" not in program.without and is_long(program.block)

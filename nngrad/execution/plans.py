@@ -184,7 +184,7 @@ def plan_of(outputs: Sequence[Variable]) -> RunPlan:
 
 
 def is_current(program: Program) -> bool:
-    """Whether a program was made under the present settings."""
+    """True if a program was made under the present settings."""
     running = build_options().running
     return bool(program.mesh == running.mesh) and program.without == running.without_passes
 
@@ -197,7 +197,7 @@ def present(outputs: Sequence[Variable]) -> Run:
 
 
 def is_watched(outputs: Sequence[Variable]) -> bool:
-    """Whether hooks or debug mode watch the functions above `outputs` run."""
+    """True if hooks or debug mode watch the functions above `outputs` run."""
     return watched() and any_watched(functions_of(outputs))
 
 

@@ -171,7 +171,7 @@ def as_float(value: Any) -> float:
 
 
 def _is_real_scalar(value: Any) -> bool:
-    """Whether `value` is a zero-dimensional array of a real dtype."""
+    """True if `value` is a zero-dimensional array of a real dtype."""
     if getattr(value, "ndim", None) != 0 or not hasattr(value, "__float__") or not hasattr(value, "dtype"):
         return False
     dtype_of(value.dtype)
@@ -256,7 +256,7 @@ _INTS = frozenset({int})
 
 
 def _are_plain(value: tuple[Any, ...]) -> bool:
-    """Whether all are plain ints of up to 64 bits, as rules pass them, so that none needs a check of its own."""
+    """True if all are plain ints of up to 64 bits, as rules pass them, so that none needs a check of its own."""
     return _INTS.issuperset(map(type, value)) and (not value or (min(value) >= -_MOST - 1 and max(value) <= _MOST))
 
 
@@ -389,7 +389,7 @@ def coercer_of(annotation: Any, op: str, name: str, static: bool = True) -> Coer
 
 
 def is_union(annotation: Any) -> bool:
-    """Whether the annotation is `kind | None` or another union."""
+    """True if the annotation is `kind | None` or another union."""
     return get_origin(annotation) in (UnionType, Union)
 
 
@@ -402,7 +402,7 @@ def text_of_kind(annotation: Any) -> Any:
 
 
 def may_be_variable(annotation: Any) -> bool:
-    """Whether an argument with this annotation may be a Variable in place of a number."""
+    """True if an argument with this annotation may be a Variable in place of a number."""
     kinds = get_args(annotation) if is_union(annotation) else (annotation,)
     return any([get_origin(kind) is Annotated and _OR_VARIABLE in get_args(kind) for kind in kinds])
 

@@ -269,12 +269,12 @@ class Block:
 
     @functools.cached_property
     def opaque(self) -> bool:
-        """Whether it contains user code, which may call functions on the host."""
+        """True if it contains user code, which may call functions on the host."""
         return has_opaque(self._arguments)
 
     @functools.cached_property
     def needs_x64(self) -> bool:
-        """Whether 64-bit values occur in it."""
+        """True if 64-bit values occur in it."""
         known = any([s.needs_x64 for s in (*self.inputs, *self.specs)])
         return known or any([arguments_need_x64(arguments) for _, arguments, _ in self.steps])
 
@@ -289,7 +289,7 @@ class Block:
 
     @property
     def stops_gradients(self) -> bool:
-        """Whether gradients stop at a value in it or in a nested body."""
+        """True if gradients stop at a value in it or in a nested body."""
         within = [body for _, given, _ in self.steps for body in bodies_in(given)]
         return bool(self.stop_gradients) or any([body.stops_gradients for body in within])
 
@@ -502,7 +502,7 @@ class BlockTangent(NamedTuple):
 
 
 def has_opaque(arguments: Iterable[Any]) -> bool:
-    """Whether user code is among the static arguments."""
+    """True if user code is among the static arguments."""
     return any([getattr(a, "opaque", False) or (isinstance(a, tuple) and has_opaque(a)) for a in arguments])
 
 

@@ -159,7 +159,7 @@ class BodyOp(Op):
         return None
 
     def commutes(self, f: Function, index: int) -> bool:
-        """Whether the op commutes with the sum over the batch axis if only input `index` has that axis."""
+        """True if the op commutes with the sum over the batch axis if only input `index` has that axis."""
         return self.linear_in(index)
 
 

@@ -63,7 +63,7 @@ class Closing(dict[Variable, int]):
         return number
 
     def has(self, x: Variable) -> bool:
-        """Whether `x` already has a number."""
+        """True if `x` already has a number."""
         return x in self or (x.parent is not None and any([ref() in self for ref in x.parent._outputs]))
 
     def write(self, functions: Sequence[Function]) -> None:

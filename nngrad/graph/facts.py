@@ -138,7 +138,7 @@ class Facts:
         self.view = self.view or self.forwards_inputs
 
     def linear_in(self, index: int) -> bool:
-        """Whether it is linear in one input with the others held fixed."""
+        """True if it is linear in one input with the others held fixed."""
         return not self.offset and (self.linear == "each" or (self.linear is True and index == 0))
 
     def fixed(self, count: int) -> tuple[int, ...] | None:

@@ -44,12 +44,12 @@ def _forget_hooks(function: weakref.ref[Function]) -> None:
 
 
 def watched() -> bool:
-    """Whether anything listens to runs in this thread or task, or a hook is on any function."""
+    """True if anything listens to runs in this thread or task, or a hook is on any function."""
     return build_options().watched or bool(function_hooks)
 
 
 def any_hooked(functions: Iterable[Function]) -> bool:
-    """Whether one of the functions has hooks of its own."""
+    """True if one of the functions has hooks of its own."""
     return any([weakref.ref(f) in function_hooks for f in functions])
 
 
@@ -139,7 +139,7 @@ class Function:
 
     @property
     def heavy(self) -> bool:
-        """Whether it does much arithmetic per element."""
+        """True if it does much arithmetic per element."""
         op = self.op
         return op.cost is not None and op.is_heavy(tuple([x.spec for x in self.inputs]), self.arguments)
 
@@ -185,7 +185,7 @@ class Function:
 
     @property
     def need_grad(self) -> bool:
-        """Whether any of its inputs needs a gradient."""
+        """True if any of its inputs needs a gradient."""
         return any([x.need_grad for x in self.inputs])
 
     @property

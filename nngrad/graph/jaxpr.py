@@ -41,7 +41,7 @@ _LITTLE = {
 
 
 def does_much(jaxpr: Jaxpr) -> bool:
-    """Whether it does much arithmetic per element: products, loops, decompositions, and anything unknown."""
+    """True if it does much arithmetic per element: products, loops, decompositions, and anything unknown."""
     names = primitives_in(jaxpr) - _LITTLE
     return not _MUCH.isdisjoint(names) or not all([hasattr(jax.lax, f"{name}_p") for name in names])
 

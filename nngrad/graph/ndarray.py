@@ -130,7 +130,7 @@ class NdArray(CellOperators):
 
     @property
     def is_zero(self) -> bool:
-        """Whether the cell holds the zeros it was made or reset with, unwritten since."""
+        """True if the cell holds the zeros it was made or reset with, unwritten since."""
         value = self.held
         return value.__class__ is Thunk and value.array is None and value.source.__class__ is Spec
 
@@ -139,7 +139,7 @@ class NdArray(CellOperators):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was written since it was made or reset, or since a backward that kept no gradient here: an
+        """True if nothing was written since it was made or reset, or since a backward that kept no gradient here: an
         arriving gradient is then not added to anything."""
         value = self.held
         if value.__class__ is not Thunk or value.array is not None:
@@ -148,7 +148,7 @@ class NdArray(CellOperators):
 
     @property
     def is_deferred(self) -> bool:
-        """Whether the value is deferred and has not been read yet."""
+        """True if the value is deferred and has not been read yet."""
         return self.held.__class__ is Thunk and self.held.array is None and not self.is_empty
 
     def raw(self) -> Any:

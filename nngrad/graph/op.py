@@ -193,7 +193,7 @@ class Op(Facts, Generic[P, R]):
         return None if spec is None or spec.nbytes > _MOST_BYTES else spec.alone
 
     def is_heavy(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> bool:
-        """Whether it does much arithmetic per element of such inputs. Without a declared cost, as for users' ops, its
+        """True if it does much arithmetic per element of such inputs. Without a declared cost, as in users' ops, its
         jaxpr decides; cached."""
         if self.cost is unknown and (arguments, given) not in self._heavy:
             if len(self._heavy) >= MOST_ANSWERS:
@@ -267,7 +267,7 @@ class Op(Facts, Generic[P, R]):
 
     @property
     def is_sum(self) -> bool:
-        """Whether it adds up several arrays, element by element."""
+        """True if it adds up several arrays, element by element."""
         return self.linear == "together" and self.diagonal and (self.variadic or len(self.input_names) > 1)
 
     def named(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
@@ -350,7 +350,7 @@ class Composite(Generic[P, R]):
 
 
 def arguments_need_x64(arguments: tuple[Any, ...]) -> bool:
-    """Whether a 64-bit dtype is among an op's arguments, or occurs in a body among them."""
+    """True if a 64-bit dtype is among an op's arguments, or occurs in a body among them."""
     return any([
         a.itemsize == 8 if isinstance(a, np.dtype)
         else arguments_need_x64(a) if isinstance(a, tuple)
@@ -398,6 +398,6 @@ def op(forward: Forward | None = None, /, **facts: Any) -> Any:
 
 
 def composite(body: Callable[P, R]) -> Composite[P, R]:
-    """Make a function on Variables from a `body` that applies other functions. The signature is the schema, as for
+    """Make a function on Variables from a `body` that applies other functions. The signature is the schema, as in
     `op`, except that any input may default to None."""
     return Composite(body)

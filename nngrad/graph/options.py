@@ -240,7 +240,7 @@ class BuildOptions:
         self.special = applying.auto_forward or applying.no_grad or marked or not heard.isdisjoint(MADE)
 
     def hears(self, *kinds: Kind) -> bool:
-        """Whether anything listens to events of these kinds."""
+        """True if anything listens to events of these kinds."""
         return self.listeners is not _EVERYWHERE and any([self.listeners[kind] for kind in kinds])
 
 

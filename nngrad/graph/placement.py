@@ -113,7 +113,7 @@ AXIS = "processes"
 
 
 def several_processes() -> bool:
-    """Whether this process has joined others; the check does not initialise JAX."""
+    """True if this process has joined others; the check does not initialise JAX."""
     return bool(jax.distributed.is_initialized())
 
 

@@ -194,7 +194,7 @@ def interrupt_safe(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def hit_unfinished_entry(error: BaseException) -> bool:
-    """Whether a call failed on an unfinished entry in JAX's caches, so that repeating it works.
+    """True if a call failed on an unfinished entry in JAX's caches, so that repeating it works.
 
     Such entries, and one that `error` itself has just left, are dropped, with everything else in the caches. Some
     versions of JAX (0.10.2 is one) call Python between marking an entry as being made and starting to record failures.

@@ -179,7 +179,7 @@ def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
 
 
 def _fits(value: Any, annotation: Any) -> bool:
-    """Whether `value` fits an annotation, as far as can be told. OverflowError: a smaller one would."""
+    """True if `value` fits an annotation, as far as can be told. OverflowError: a smaller one would."""
     if is_union(annotation):
         return any([_fits(value, each) for each in get_args(annotation)])
     if annotation in COERCERS:
@@ -199,7 +199,7 @@ def _fits(value: Any, annotation: Any) -> bool:
 
 
 def _is_of(value: Any, kind: type, inner: tuple[Any, ...]) -> bool:
-    """Whether a value is of a class, and its items fit the annotation's parameters."""
+    """True if a value is of a class, and its items fit the annotation's parameters."""
     if not inner or not issubclass(kind, Iterable) or issubclass(kind, Mapping | np.ndarray):
         return isinstance(value, kind)
     if not isinstance(value, list | tuple | set | np.ndarray):  # iterators are not consumed

@@ -115,7 +115,7 @@ def complex_hint(dtype: Any) -> str:
 
 
 def is_differentiable(dtype: DType) -> bool:
-    """Whether `dtype` is a supported floating dtype."""
+    """True if `dtype` is a supported floating dtype."""
     return dtype in _DIFFERENTIABLE
 
 
@@ -131,12 +131,12 @@ _UNCHANGED = nullcontext()
 
 
 def has_name(sizes: Iterable[Any]) -> bool:
-    """Whether any size is symbolic."""
+    """True if any size is symbolic."""
     return any([type(n) is not int and is_symbolic_dim(n) for n in sizes])
 
 
 def surely(holds: Callable[[], bool]) -> bool:
-    """Whether a comparison of sizes holds; False if it involves a symbolic size and is inconclusive. Use it only where
+    """True if a comparison of sizes holds; False if it involves a symbolic size and is inconclusive. Use it only where
     both answers are correct, and one is merely faster."""
     try:
         return bool(holds())

@@ -75,7 +75,7 @@ def before_their_turns(functions: Iterable[Function]) -> list[tuple[Function, Fu
 
 
 def needs_gradient(x: Variable) -> bool:
-    """Whether a leaf above `x` needs a gradient that can reach it. The traversal ends at the first one."""
+    """True if a leaf above `x` needs a gradient that can reach it. The traversal ends at the first one."""
     if x._need_grad is not None:
         return x._need_grad
     stack: list[Function] = [] if x.parent is None else [x.parent]

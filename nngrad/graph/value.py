@@ -56,7 +56,7 @@ def on_device(array: np.ndarray[Any, Any]) -> jax.Array:
 
 
 def is_shared(array: Any) -> bool:
-    """Whether several processes hold parts or copies of an array, so that none may change it alone."""
+    """True if several processes hold parts or copies of an array, so that none may change it alone."""
     return isinstance(array, jax.Array) and not array.is_fully_addressable
 
 

@@ -140,12 +140,12 @@ class Variable(Operators):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no function computes it."""
+        """True if no function computes it."""
         return self.parent is None
 
     @property
     def need_grad(self) -> bool:
-        """Whether gradients reach it: for a leaf as set, else whether some leaf above needs one.
+        """True if gradients reach it: for a leaf as set, else if some leaf above needs one.
 
         Setting it to False on an output of a function stops gradients there.
         """
@@ -215,7 +215,7 @@ class Variable(Operators):
 
     @property
     def is_computed(self) -> bool:
-        """Whether an output's cell holds the value of the last `forward()`, possibly deferred."""
+        """True if an output's cell holds the value of the last `forward()`, possibly deferred."""
         snapshot = None if self.parent is None else self.parent.snapshot
         return not self.cell.is_zero if snapshot is None else snapshot is self._at
 

@@ -101,7 +101,7 @@ def _numbers_out(table: HashConsTable, op: Op, inputs: Inputs, arguments: Argume
 
 
 def _grows(op: Op, inputs: Inputs, arguments: Arguments, x: Variable) -> bool:
-    """Whether `op` is a matrix product larger than its factor `x`, such as the gradient of a weight in a small batch.
+    """True if `op` is a matrix product larger than its factor `x`, such as the gradient of a weight in a small batch.
     Multiplying that by a number takes longer than multiplying `x`."""
     return op is F.batch_matmul and op.infer(inputs, arguments)[0].size > x.size
 
@@ -321,7 +321,7 @@ def _ends(window: Window) -> tuple[int, int]:
 
 
 def _apart(a: Window, b: Window) -> bool:
-    """Whether two windows are disjoint, as far as their ends tell."""
+    """True if two windows are disjoint, as far as their ends tell."""
     if not (a[1] and b[1]):
         return False
     return max(_ends(a)) < min(_ends(b)) or max(_ends(b)) < min(_ends(a))

@@ -103,7 +103,7 @@ def mask_of(chooses: Variable) -> Mask:
 
 
 def is_users(condition: Variable) -> bool:
-    """Whether a condition is part of the user's program, or derived from one that is, and not made by a rule."""
+    """True if a condition is part of the user's program, or derived from one that is, and not made by a rule."""
     f = condition.parent
     while f is not None and f.order and f.inputs and (f.op.predicate is None or f.op in _CONNECTIVES):
         f = f.inputs[0].parent
@@ -114,7 +114,7 @@ _CONNECTIVES = frozenset({F.not_equal_scalar, F.logical_not, F.logical_and, F.lo
 
 
 def may_be_masked(g: Variable) -> bool:
-    """Whether `g` may be behind a mask, or be a multiple of such a gradient: in canonical form numbers stand outside of
+    """True if `g` may be behind a mask, or be a multiple of such a gradient: in canonical form numbers stand outside of
     selections."""
     f = g.parent
     if f is not None and f.inputs and f.op in WITH_NUMBERS:
@@ -123,7 +123,7 @@ def may_be_masked(g: Variable) -> bool:
 
 
 def _is_sum_of_masked(f: Function) -> bool:
-    """Whether an emitted sum begins with a term behind a mask of the user's."""
+    """True if an emitted sum begins with a term behind a mask of the user's."""
     first = f.inputs[0].parent
     return f.order > 0 and len(f.inputs) > 1 and first is not None and first.op.selects and is_users(first.inputs[0])
 
@@ -165,7 +165,7 @@ def _shared_by_terms(g: Variable, f: Function) -> list[Mask]:
 
 
 def _switched_off() -> bool:
-    """Whether masks stay where they are. `simplify(False)` still moves them, because which values are NaN depends on
+    """True if masks stay where they are. `simplify(False)` still moves them, because which values are NaN depends on
     it.
     """
     without = build_options().emitting.simplify
@@ -239,7 +239,7 @@ def _together(masks: Sequence[Mask], shape: tuple[int, ...]) -> Variable:
 
 
 def _any(chooses: Variable, axes: Sequence[int]) -> Variable:
-    """Whether anything is chosen along `axes`, which stay with size 1."""
+    """The sum over `axes`, which stay with size 1: 0 where nothing is chosen."""
     axes = [a for a in axes if chooses.shape[a] != 1]
     y: Variable = F.sum(chooses, axis=tuple(axes), keepdims=True) if axes else chooses
     return y
@@ -300,6 +300,6 @@ def reduced(gx: Variable, shape: tuple[int, ...], masked: bool = False) -> Varia
 
 
 def _fits(condition: tuple[int, ...], full: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether a condition on an array of shape `full` is constant along the axes that are summed to get `shape`."""
+    """True if a condition on an array of shape `full` is constant along the axes that are summed to get `shape`."""
     same = len(condition) == len(full) == len(shape)
     return same and all(c == 1 or n == m for c, n, m in zip(condition, full, shape, strict=True))

@@ -28,7 +28,7 @@ non_differentiable(grad_end)
 
 
 def is_exact(number: Number) -> bool:
-    """Whether exact arithmetic can represent a number: it is finite, and not -0.0, since exact zeros have no sign."""
+    """True if exact arithmetic can represent a number: it is finite, and not -0.0, since exact zeros have no sign."""
     return math.isfinite(number) and number.__class__ is not NegativeZero
 
 
@@ -78,7 +78,7 @@ def to_power(number: Number, power: int) -> Number | None:
 
 @lru_cache(maxsize=4096)
 def collectable(number: Number, spec: Spec) -> bool:
-    """Whether a product of numbers may replace its factors: far from overflow and underflow, of bounded length."""
+    """True if a product of numbers may replace its factors: far from overflow and underflow, of bounded length."""
     limit = 2**8 if spec.dtype.itemsize == 2 else 2**64
     if isinstance(number, Fraction):
         numerator, denominator = number.as_integer_ratio()
@@ -88,7 +88,7 @@ def collectable(number: Number, spec: Spec) -> bool:
 
 
 def movable(number: Number, spec: Spec) -> bool:
-    """Whether a number may move out of a linear function. In 16 bits none may: a scale is placed deliberately, to keep
+    """True if a number may move out of a linear function. In 16 bits none may: a scale is placed deliberately, to keep
     later values from vanishing."""
     return spec.dtype.itemsize > 2 and collectable(number, spec)
 
@@ -118,7 +118,7 @@ def number_of(x: Variable) -> Number | None:
 
 
 def is_zero(x: Variable) -> bool:
-    """Whether `x` is an emitted constant 0, but not -0.0."""
+    """True if `x` is an emitted constant 0, but not -0.0."""
     f = x.parent
     return f is not None and f.op is F.constant and f.arguments[0] == 0 and f.order > 0
 

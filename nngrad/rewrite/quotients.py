@@ -73,7 +73,7 @@ def _exact_quotient(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arg
 
 
 def _may_contain(x: Variable, y: Variable) -> bool:
-    """Whether elementwise functions lead from `y`, or from what may be a copy of it, to `x`, as far as one looks."""
+    """True if elementwise functions lead from `y`, or from what may be a copy of it, to `x`, as far as one looks."""
     waiting, seen = [x], 0
     while waiting and seen < MOST_EXPANDED:
         z, seen = waiting.pop(), seen + 1
@@ -106,7 +106,7 @@ def _limit(x: Variable, y: Variable) -> Variable | None:
 
 @lru_cache(maxsize=256)
 def _is_zero_at_zero(op: Op, arguments: Arguments) -> bool:
-    """Whether an op on one Variable maps 0 to 0."""
+    """True if an op on one Variable maps 0 to 0."""
     with jax.ensure_compile_time_eval():
         return bool(np.asarray(op.bind(arguments)(jnp.zeros((), jnp.float32))) == 0)
 
@@ -238,7 +238,7 @@ _ROUNDING = Fraction(1, 2**48)
 
 
 def _is_copy(x: Variable, y: Variable) -> bool:
-    """Whether `x` is computed as `y` is, from the same Variables: a program may compute a norm more than once."""
+    """True if `x` is computed as `y` is, from the same Variables: a program may compute a norm more than once."""
     pairs = [(x, y)]
     while pairs:
         a, b = pairs.pop()

@@ -187,7 +187,7 @@ def terms_of(table: HashConsTable, x: Variable, depth: int = 0) -> tuple[Terms, 
 
 
 def _of_one_spec(y: Variable) -> bool:
-    """Whether all operands of the emitted `y` have its shape and dtype."""
+    """True if all operands of the emitted `y` have its shape and dtype."""
     return y.parent is not None and all([x.spec is y.spec for x in y.parent.inputs])
 
 

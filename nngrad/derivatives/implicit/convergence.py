@@ -53,7 +53,7 @@ def tolerance(tol: float | None, dtype: DType, owner: str, name: str = "tol") ->
 
 
 def keeps(unconverged: str, owner: str) -> bool:
-    """Whether a solution that has not converged is returned."""
+    """True if a solution that has not converged is returned."""
     if unconverged not in ("nan", "keep"):
         raise ValueError(
             f"{owner}: unconverged must be 'nan' or 'keep', the result without convergence, got {unconverged!r}"

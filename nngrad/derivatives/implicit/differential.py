@@ -95,12 +95,12 @@ def _steps(
         if steps is not None:
             raise ValueError("odeint: steps= is for methods with fixed steps; with method='dopri5' use max_steps=")
         usual = float(np.finfo(dtype).eps ** 0.5)
-        given = [usual if tol is None else tol for tol in (rtol, rtol if atol is None else atol)]
-        for name, tol in zip(("rtol", "atol"), given, strict=True):
+        tolerances = [usual if tol is None else tol for tol in (rtol, rtol if atol is None else atol)]
+        for name, tol in zip(("rtol", "atol"), tolerances, strict=True):
             if isinstance(tol, bool) or not isinstance(tol, int | float) or not tol > 0:
                 raise ValueError(f"odeint: {name} must be a positive number, got {tol!r}")
         most = checked_count(_MOST_STEPS if max_steps is None else max_steps, "odeint: max_steps")
-        return FlowSteps(method, most, *given)
+        return FlowSteps(method, most, *tolerances)
     for name, value in (("rtol", rtol), ("atol", atol), ("max_steps", max_steps)):
         if value is not None:
             raise ValueError(f"odeint: {name}= is for method='dopri5'; with method={method!r} use steps=")

@@ -37,11 +37,11 @@ class Packing:
 
     def __init__(self, tree: Any, name: str, owner: str) -> None:
         self.name, self.owner = name, owner
-        found, self.structure = jax.tree_util.tree_flatten_with_path(tree)
-        if not found:
+        items, self.structure = jax.tree_util.tree_flatten_with_path(tree)
+        if not items:
             raise TypeError(f"{owner}: {name} is empty; pass a Variable or a pytree of Variables")
-        self.names = [name + jax.tree_util.keystr(path) for path, _ in found]
-        leaves = [leaf for _, leaf in found]
+        self.names = [name + jax.tree_util.keystr(path) for path, _ in items]
+        leaves = [leaf for _, leaf in items]
         floating = common_floating(leaves)
         self.leaves = [
             as_variable(leaf, name, owner, floating) for name, leaf in zip(self.names, leaves, strict=True)
@@ -81,7 +81,7 @@ class Packing:
         leaves, structure = jax.tree.flatten(tree)
         if str(structure) != str(self.structure):
             raise TypeError(f"{self.owner}: {self.name} has the structure {self.structure}, but {returned} {structure}")
-        made = []
+        variables = []
         for name, x, leaf in zip(self.names, self.leaves, leaves, strict=True):
             y = as_variable(leaf, f"the value that {returned} for {name}", self.owner, self.dtype)
             if y.spec is not x.spec:
@@ -90,8 +90,8 @@ class Packing:
                     f"{self.owner}: {name} is {x.spec}, but {returned} {y.spec} for it. Give {self.name} the shape and "
                     "dtype of the returned value, or cast one with F.cast"
                 )
-            made.append(y)
-        return self._joined(made)
+            variables.append(y)
+        return self._joined(variables)
 
     def unpacked(self, vector: Variable) -> Any:
         """The pytree that a vector represents; for a matrix, each leaf has one row for each of its rows."""
@@ -122,9 +122,9 @@ class CapturedEquation(NamedTuple):
     """Its inputs are the function's own, and the Variables it reads from outside."""
     parameters: tuple[Variable, ...]
 
-    def at(self, *given: Variable) -> Variable:
-        """The function applied to `given`, as functions of the graph."""
-        return inlined(self.body, [*self.parameters, *given])[0]
+    def at(self, *arguments: Variable) -> Variable:
+        """The function applied to `arguments`, as functions of the graph."""
+        return inlined(self.body, [*self.parameters, *arguments])[0]
 
 
 def equation(
@@ -132,9 +132,9 @@ def equation(
 ) -> CapturedEquation:
     """Capture a function of arguments with these specs, which is called once, on Variables without values. Messages
     name the `owner`, which solves the equation, and the function that the user has `written`."""
-    found = captured(lambda given: [function(*given)], specs, owner, written, often=True)
-    first, count = len(found.variables), len(found.variables) + len(found.keys)
+    capture = captured(lambda arguments: [function(*arguments)], specs, owner, written, often=True)
+    first, count = len(capture.variables), len(capture.variables) + len(capture.keys)
     # A random key that a function reads from outside must not be drawn anew at each step of the loops.
-    parameters = (*found.variables, *[F.unlink(key) for key in found.keys])
+    parameters = (*capture.variables, *[F.unlink(key) for key in capture.keys])
     places = [*range(first), *range(count, count + len(specs)), *range(first, count)]
-    return CapturedEquation(found.body.with_inputs((*[x.spec for x in parameters], *specs), places), parameters)
+    return CapturedEquation(capture.body.with_inputs((*[x.spec for x in parameters], *specs), places), parameters)

@@ -72,8 +72,8 @@ def root(
     def residual(x: Variable) -> Variable:
         return packing.packed(fun(packing.unpacked(x)), "fun returns")
 
-    found = equation(residual, [packing.spec], "root", fun)
-    return _solution("root", found, found, packing, method, ROOT, tol, maxiter, linear, unconverged)
+    system = equation(residual, [packing.spec], "root", fun)
+    return _solution("root", system, system, packing, method, ROOT, tol, maxiter, linear, unconverged)
 
 
 @at_full_precision
@@ -100,7 +100,7 @@ def fixed_point(
             this, over five steps; or "newton".
         tol: As in `nn.root`, for the norm of `fun(x) - x`.
         maxiter: The largest number of steps.
-        linear: As in `nn.root`; or "iterate", as for the fixed point itself. This is the default with that method for
+        linear: As in `nn.root`; or "iterate", like the fixed point itself. This is the default with that method for
             more than 128 unknowns.
         unconverged: As in `nn.root`.
 
@@ -108,7 +108,7 @@ def fixed_point(
         The fixed point and its `Convergence`, as from `nn.root`.
 
     Raises:
-        TypeError, ValueError: As for `nn.root`.
+        TypeError, ValueError: As in `nn.root`.
     """
     packing = Packing(x0, "x0", "fixed_point")
     function = equation(
@@ -199,21 +199,21 @@ def _solution(
     find = methods[checked_choice(method, methods, f"{owner}: method")]
     problem = Problem(residual, function, *limits)
 
-    def results(given: list[Variable]) -> list[Variable]:
-        x, norm, converged, steps = find(problem, given[0])
+    def results(starts: list[Variable]) -> list[Variable]:
+        x, norm, converged, steps = find(problem, starts[0])
         nowhere = F.constant(math.nan, x.shape, x.dtype)
         return [x if keep else F.where(converged, x, nowhere), norm, converged, steps]
 
-    found = captured(results, [packing.spec], owner, find, often=True)
-    own = (*found.variables, *found.keys)
-    variables = list({id(x): x for x in (*residual.parameters, *own)}.values())
+    search = captured(results, [packing.spec], owner, find, often=True)
+    outer = (*search.variables, *search.keys)
+    variables = list({id(x): x for x in (*residual.parameters, *outer)}.values())
     place = {id(x): i for i, x in enumerate(variables)}
     specs = (*[x.spec for x in variables], packing.spec)
     last = len(variables)
     bodies = (
         residual.body.with_inputs(specs, [*[place[id(x)] for x in residual.parameters], last]),
-        found.body.with_inputs(
-            specs, [*[place[id(x)] for x in found.variables], last, *[place[id(x)] for x in found.keys]]
+        search.body.with_inputs(
+            specs, [*[place[id(x)] for x in search.variables], last, *[place[id(x)] for x in search.keys]]
         ),
     )
     x, norm, converged, steps = apply(root_of_body, (*variables, packing.vector), (*bodies, *options))
