@@ -68,8 +68,8 @@ def gradients_past(
     inputs, moving = [opened.inputs[i] for i in wanted], block.reach(wanted)
     _, active, functions = path_between(at, inputs)
     read = {id(x) for f in functions for x in f.inputs} | {id(y) for y in at}
-    found = [_inner(given, block, opened, moving, inputs) for given in taken]
-    inner = [each for each in found if each and any([id(g) in active and id(g) in read for _, g in each.pairs])]
+    candidates = [_inner(record, block, opened, moving, inputs) for record in taken]
+    inner = [c for c in candidates if c and any([id(g) in active and id(g) in read for _, g in c.pairs])]
     try:
         return _Passes(inner, inputs).gradients(at, seeds) if inner else None
     except NoForwardMode:
@@ -77,28 +77,28 @@ def gradients_past(
 
 
 def _inner(
-    given: GradientTaken, block: Block, opened: OpenedBlock, moving: set[int], wanted: Sequence[Variable]
+    record: GradientTaken, block: Block, opened: OpenedBlock, moving: set[int], wanted: Sequence[Variable]
 ) -> _Inner | None:
     """A gradient inside a block, if forward mode can differentiate it; else None."""
-    numbers = [(i, j) for i, j in zip(given.inputs, given.results, strict=True) if j is not None]
+    numbers = [(i, j) for i, j in zip(record.inputs, record.results, strict=True) if j is not None]
     if not numbers or not all([i in moving for i, _ in numbers]):
         return None
     outputs, xs, gs = [
-        block.picked(opened.inputs, opened.values, each) for each in (given.outputs, *zip(*numbers, strict=True))
+        block.picked(opened.inputs, opened.values, listed) for listed in (record.outputs, *zip(*numbers, strict=True))
     ]
-    seeds = [None if i is None else block.picked(opened.inputs, opened.values, [i])[0] for i in given.seeds]
-    own = {id(x) for x in xs}
+    seeds = [None if i is None else block.picked(opened.inputs, opened.values, [i])[0] for i in record.seeds]
+    ids = {id(x) for x in xs}
     rank = min([g.parent.rank for g in gs if g.parent is not None])
     inside = [x for x in xs if x.parent is not None]
     if any([x.parent.rank >= rank for x in inside if x.parent is not None]):
         return None
     if any([path_between([x], [z for z in xs if z is not x])[0] for x in inside]):
         return None  # the gradient by one of them has passed through another
-    leaves = [z for z in wanted if id(z) not in own]
-    path, _, _ = path_between(outputs, [*xs, *leaves], stop_ids=own)
+    leaves = [z for z in wanted if id(z) not in ids]
+    path, _, _ = path_between(outputs, [*xs, *leaves], stop_ids=ids)
     read = {id(x) for f in path for x in f.inputs}
     inputs = [*xs, *[z for z in leaves if id(z) in read]]
-    way, _, _ = path_between(gs, inputs, stop_ids=own)
+    way, _, _ = path_between(gs, inputs, stop_ids=ids)
     # A hyperparameter that is a seed is an input of the block which U does not read: so all that is wanted counts.
     if not unrelated(seeds, [*xs, *wanted]) or obstacle([*path, *way]):
         return None
@@ -115,7 +115,7 @@ class _Passes:
 
     def __init__(self, inner: Sequence[_Inner], wanted: Sequence[Variable]) -> None:
         self.inner, self.wanted = inner, wanted
-        pairs = [pair for each in inner for pair in each.pairs]
+        pairs = [pair for gradient in inner for pair in gradient.pairs]
         self.inside = list({id(x): x for x, _ in pairs if x.parent is not None}.values())
         self.stop_gradients = [*self.inside, *[g for _, g in pairs]]
         self.arrived: Gradients = {}
@@ -123,7 +123,7 @@ class _Passes:
     def gradients(self, at: Sequence[Variable], seeds: Sequence[Variable]) -> list[Variable]:
         """The gradients of <seeds, at> with respect to the wanted inputs."""
         functions = functions_of([*at, *self.stop_gradients])
-        events: list[tuple[int, _Inner | Variable]] = [(each.rank, each) for each in self.inner]
+        events: list[tuple[int, _Inner | Variable]] = [(inner.rank, inner) for inner in self.inner]
         events += [(x.parent.rank, x) for x in self.inside if x.parent is not None]
         with emitting(functions, order_of(functions)):
             self._walk(at, seeds)
@@ -134,8 +134,8 @@ class _Passes:
                     gx = self._taken(event)
                     if gx is not None:
                         self._walk([event], [gx], event)
-            found = [self._taken(x) for x in self.wanted]
-            return [zeros_like(x) if gx is None else gx for x, gx in zip(self.wanted, found, strict=True)]
+            totals = [self._taken(x) for x in self.wanted]
+            return [zeros_like(x) if gx is None else gx for x, gx in zip(self.wanted, totals, strict=True)]
 
     def _walk(self, at: Sequence[Variable], seeds: Sequence[Variable], past: Variable | None = None) -> None:
         """A reverse pass that ends at gradients and their inputs, except the one that it goes `past`."""
@@ -170,15 +170,15 @@ Numbers = tuple[int, ...]
 
 
 def body_gradient(
-    body: Block, given: Numbers, wanted: Numbers, fixed: Numbers, held: Numbers
+    body: Block, seeded: Numbers, wanted: Numbers, fixed: Numbers, held: Numbers
 ) -> BlockGradient:
     """Implements `Block.gradient`."""
-    return _gradient(body, given, wanted, fixed, held, registry.version)
+    return _gradient(body, seeded, wanted, fixed, held, registry.version)
 
 
 @derived_once
 def _gradient(
-    body: Block, given: Numbers, wanted: Numbers, fixed: Numbers, held: Numbers, version: int
+    body: Block, seeded: Numbers, wanted: Numbers, fixed: Numbers, held: Numbers, version: int
 ) -> BlockGradient:
     """The gradient of a body by the rules of this version of the registry."""
     del version
@@ -186,23 +186,23 @@ def _gradient(
     whole = body if taken is None else taken.block
     opened = whole.opened()
     inputs, values, _ = opened
-    at = body.picked(inputs, values, given)
-    seeds = new_leaves([body.spec(i) for i in given])
-    past = None if taken is None else gradients_past(whole, opened, taken.each, at, wanted, seeds)
+    at = body.picked(inputs, values, seeded)
+    seeds = new_leaves([body.spec(i) for i in seeded])
+    past = None if taken is None else gradients_past(whole, opened, taken.gradients, at, wanted, seeds)
     gradients = Grad(in_body=True)(at, [inputs[i] for i in wanted], seeds) if past is None else past
-    found = [(i, gx) for i, gx in zip(wanted, gradients, strict=True) if not is_zero(gx)]
-    results = [gx for _, gx in found]
+    nonzero = [(i, gx) for i, gx in zip(wanted, gradients, strict=True) if not is_zero(gx)]
+    results = [gx for _, gx in nonzero]
     numbers = {id(x): i for i, x in enumerate(inputs)} | {id(y): ~k for k, y in enumerate(values)}
     at_hand = {id(x) for x in body.picked(inputs, values, held)}
     if past is None:
-        kept = _residuals(results, seeds, numbers, {id(x): x for x in body.picked(inputs, values, fixed)}, at_hand)
+        residuals = _residuals(results, seeds, numbers, {id(x): x for x in body.picked(inputs, values, fixed)}, at_hand)
     else:
         rest = functions_of(results, through=lambda x: id(x) not in at_hand)
         read = {id(x) for f in rest for x in f.inputs}
-        kept = [x for x in (*inputs, *body.picked(inputs, values, [i for i in held if i < 0])) if id(x) in read]
+        residuals = [x for x in (*inputs, *body.picked(inputs, values, [i for i in held if i < 0])) if id(x) in read]
     return BlockGradient(
-        close(results, [*kept, *seeds]), tuple([numbers[id(x)] for x in kept]), tuple([i for i, _ in found]),
-        past is not None,
+        close(results, [*residuals, *seeds]), tuple([numbers[id(x)] for x in residuals]),
+        tuple([i for i, _ in nonzero]), past is not None,
     )  # fmt: skip
 
 
@@ -233,21 +233,21 @@ def _residuals(
         if any([id(y) in needed and id(y) not in numbers for y in f.outputs]):
             needed |= {id(x): x for x in f.inputs}
     unchanging = set(fixed)
-    kept = {i: x for i, x in needed.items() if x.parent is None or i in held}
-    kept |= {i: x for i, x in fixed.items() if x.parent is not None}
-    at_hand = fixed.keys() | held | kept.keys()
+    residuals = {i: x for i, x in needed.items() if x.parent is None or i in held}
+    residuals |= {i: x for i, x in fixed.items() if x.parent is not None}
+    at_hand = fixed.keys() | held | residuals.keys()
     for f in functions:
-        made = {id(y): y for y in f.outputs}
+        outputs = {id(y): y for y in f.outputs}
         if unchanging.issuperset([id(x) for x in f.inputs]):
-            unchanging |= made.keys()
-        if unchanging >= made.keys() or (not f.heavy and at_hand.issuperset([id(x) for x in f.inputs])):
-            at_hand |= made.keys()
-        elif arriving.isdisjoint(made):
-            found = {i: y for i, y in made.items() if i in needed and i in numbers}
-            kept |= found
-            at_hand |= found.keys()
-    rest = functions_of(results, through=lambda x: id(x) not in kept)
-    read = {id(x): x for f in rest for x in f.inputs if id(x) in kept or (id(x) in numbers and x.parent is None)}
+            unchanging |= outputs.keys()
+        if unchanging >= outputs.keys() or (not f.heavy and at_hand.issuperset([id(x) for x in f.inputs])):
+            at_hand |= outputs.keys()
+        elif arriving.isdisjoint(outputs):
+            read_later = {i: y for i, y in outputs.items() if i in needed and i in numbers}
+            residuals |= read_later
+            at_hand |= read_later.keys()
+    rest = functions_of(results, through=lambda x: id(x) not in residuals)
+    read = {id(x): x for f in rest for x in f.inputs if id(x) in residuals or (id(x) in numbers and x.parent is None)}
     return sorted(read.values(), key=lambda x: _place(numbers[id(x)]))
 
 
@@ -256,21 +256,21 @@ def _place(number: int) -> tuple[bool, int]:
     return number < 0, abs(number)
 
 
-def body_tangent(body: Block, moving: Numbers, along: Numbers, kept: Numbers) -> BlockTangent:
+def body_tangent(body: Block, moving: Numbers, along: Numbers, saved: Numbers) -> BlockTangent:
     """Implements `Block.tangent`."""
-    return _tangent(body, moving, along, kept, registry.version)
+    return _tangent(body, moving, along, saved, registry.version)
 
 
 @derived_once
-def _tangent(body: Block, moving: Numbers, along: Numbers, kept: Numbers, version: int) -> BlockTangent:
+def _tangent(body: Block, moving: Numbers, along: Numbers, saved: Numbers, version: int) -> BlockTangent:
     """A body with tangents by the rules of this version of the registry."""
     del version
     inputs, values, outputs = body.opened()
     directions = new_leaves([body.inputs[i] for i in moving])
     ends = body.picked(inputs, values, along)
     tangents = Pushforward(in_body=True)(ends, [inputs[i] for i in moving], directions)
-    found = [(i, t) for i, t in zip(along, tangents, strict=True) if not is_zero(t)]
+    nonzero = [(i, t) for i, t in zip(along, tangents, strict=True) if not is_zero(t)]
     return BlockTangent(
-        close([*outputs, *[t for _, t in found]], [*inputs, *body.picked(inputs, values, kept), *directions]),
-        tuple([i for i, _ in found]),
+        close([*outputs, *[t for _, t in nonzero]], [*inputs, *body.picked(inputs, values, saved), *directions]),
+        tuple([i for i, _ in nonzero]),
     )

@@ -21,34 +21,34 @@ def followed_axes(path: Iterable[Function], x: Variable, axes: Axes) -> dict[int
     Returns:
         The axes of each Variable that depends on `x`, by its id, or None if some are mixed.
     """
-    found: dict[int, Axes | None] = {id(x): axes}
-    _follow(path, found, len(axes))
-    return found
+    axes_of: dict[int, Axes | None] = {id(x): axes}
+    _follow(path, axes_of, len(axes))
+    return axes_of
 
 
-def _follow(path: Iterable[Function], found: dict[int, Axes | None], count: int) -> None:
-    """Record in `found` where functions carry `count` axes of the Variables that are already in it."""
+def _follow(path: Iterable[Function], axes_of: dict[int, Axes | None], count: int) -> None:
+    """Record in `axes_of` where functions carry `count` axes of the Variables that are already in it."""
     for f in path:
         read = f.inputs[: f.op.reads]
-        given = [(i, found[id(each)]) for i, each in enumerate(read) if id(each) in found]
-        if not given:
+        inputs = [(i, axes_of[id(x)]) for i, x in enumerate(read) if id(x) in axes_of]
+        if not inputs:
             continue
-        carried = f.op.followed(f, given, count, _follow) if isinstance(f.op, BodyOp) else None
+        carried = f.op.followed(f, inputs, count, _follow) if isinstance(f.op, BodyOp) else None
         if carried is not None:
-            found.update({id(y): carried[k] for k, y in enumerate(f.outputs) if k in carried})
+            axes_of.update({id(y): carried[k] for k, y in enumerate(f.outputs) if k in carried})
         else:
-            mixed = any([axes is None for _, axes in given])
-            result = None if mixed else _agreed(f, given) if count else ()
-            found.update({id(y): result for y in f.outputs})
+            mixed = any([axes is None for _, axes in inputs])
+            result = None if mixed else _agreed(f, inputs) if count else ()
+            axes_of.update({id(y): result for y in f.outputs})
 
 
-def _agreed(f: Function, given: list[tuple[int, Axes | None]]) -> Axes | None:
+def _agreed(f: Function, inputs: list[tuple[int, Axes | None]]) -> Axes | None:
     """Where `f` carries the axes of its inputs; None if it mixes them, or carries different inputs' axes to different
     places."""
     if f.op.axes is None and not f.op.diagonal:
         return None
     places = axes_carried(f)
-    distinct = {tuple([places[i][a] for a in axes]) for i, axes in given if axes is not None}
+    distinct = {tuple([places[i][a] for a in axes]) for i, axes in inputs if axes is not None}
     (first, *others) = distinct
     apart = None not in first and len(set(first)) == len(first)  # two axes must not become the same
     return first if apart and not others else None  # type: ignore[return-value]

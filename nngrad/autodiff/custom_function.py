@@ -76,12 +76,12 @@ class TracedForward:
 class CustomOp(Op):
     """The op for a user's class in graphs; its only static argument is the instance."""
 
-    def result_specs(self, given: Specs, arguments: tuple[Any, ...]) -> Specs:
+    def result_specs(self, input_specs: Specs, arguments: tuple[Any, ...]) -> Specs:
         """Shape and dtype of each output."""
         instance: CustomFunction = arguments[0]
-        return instance._specs if given == instance._inputs else self.traced_specs(given, arguments)
+        return instance._specs if input_specs == instance._inputs else self.traced_specs(input_specs, arguments)
 
-    def is_heavy(self, given: Specs, arguments: tuple[Any, ...]) -> bool:
+    def is_heavy(self, input_specs: Specs, arguments: tuple[Any, ...]) -> bool:
         """True if it does much arithmetic per element."""
         return bool(getattr(arguments[0]._found, "heavy", True))
 
@@ -191,9 +191,9 @@ class CustomFunction:
 
     def _forward(self, *arrays: Any) -> tuple[Any, ...]:
         """The subclass's `forward` within its protocol, returning a tuple of arrays."""
-        given = self.forward(*arrays)
-        several = isinstance(given, tuple | list)
-        out = self._returned(given)
+        result = self.forward(*arrays)
+        several = isinstance(result, tuple | list)
+        out = self._returned(result)
         if len(out) != self.outputs or several != (self.outputs > 1):
             raise ValueError(
                 f"forward returned {'a tuple of ' if several else ''}{len(out)}, "
@@ -214,8 +214,8 @@ class CustomFunction:
         """
         if not self.numpy:
             return self._on_jax_arrays(*arrays)
-        given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
-        return self._on_host(arrays, declared_shapes(self.infer(*given), type(self).__name__))
+        structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
+        return self._on_host(arrays, declared_shapes(self.infer(*structs), type(self).__name__))
 
     def _on_host(self, arrays: Arrays, outputs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
         """The outputs of a forward that runs on the host."""
@@ -244,11 +244,11 @@ class CustomFunction:
 
     @classmethod
     def _enter(cls) -> None:
-        before, own = cls.__dict__.get("_op"), cls.__dict__.get("_rule")
-        given = None if before is None else registry.find(before)  # `nn.register` may have put one in its place
+        before, rule = cls.__dict__.get("_op"), cls.__dict__.get("_rule")
+        registered = None if before is None else registry.find(before)  # `nn.register` may have put one in its place
         cls._made_for = cls._declared()
         cls._op, cls._rule = cls._made()
-        registry.add(cls._op, cls._rule if given is own or given is None else given)
+        registry.add(cls._op, cls._rule if registered is rule or registered is None else registered)
 
     def _applied_to(self, inputs: Specs) -> Self:
         """The copy for a graph: it knows what `forward` computes for inputs of these shapes and dtypes."""
@@ -294,9 +294,9 @@ class CustomFunction:
         run.__doc__ = cls.__doc__
         run.__module__ = cls.__module__
         run.__annotations__ = {"instance": Static}
-        made = kind(run, type_name=run.__name__, multiple_results=multiple_results, cost=unknown, axes=axes)
-        made.tables = {}
-        return made
+        op = kind(run, type_name=run.__name__, multiple_results=multiple_results, cost=unknown, axes=axes)
+        op.tables = {}
+        return op
 
     @staticmethod
     def _forward_only(op: Op, advice: str) -> Rule:

@@ -141,9 +141,9 @@ class Pushforward:
         if rule.kind == "non-differentiable":
             return [None] * len(f.specs)
         if rule.tangents is not None:
-            read = {id(y) for y in outputs}.union([id(x) for each in path for x in each.inputs])
-            given: Tangents = rule.tangents(f, ts, [id(y) in read for y in f.outputs])
-            return given
+            read = {id(y) for y in outputs}.union([id(x) for g in path for x in g.inputs])
+            tangents: Tangents = rule.tangents(f, ts, [id(y) in read for y in f.outputs])
+            return tangents
         if rule.exact and all(map(op.linear_in, live)):
             parts = []
             for i in live:
@@ -196,8 +196,8 @@ class Pushforward:
                 "forward mode cannot use it; a rule must multiply the gradient by the Jacobian and do nothing else to "
                 "it. (JAX's custom_vjp has no forward mode at all.) Reverse mode can: nn.jacobian, nj.jacfwd, nj.vjp"
             )
-        found = iter(gus)
-        return [None if u is None else next(found) for u in marks]
+        tangents = iter(gus)
+        return [None if u is None else next(tangents) for u in marks]
 
 
 def depending(outputs: list[Variable], us: list[Variable], since: int) -> tuple[list[Function], set[int]]:
@@ -216,7 +216,7 @@ def stretched(t: Variable, spec: Spec) -> Variable:
 
 def sum_of_tangents(parts: list[Any]) -> Tangents:
     """The sum of several tangents of the same outputs."""
-    return parts[0] if len(parts) == 1 else [sum_of(list(each)) for each in zip(*parts, strict=True)]
+    return parts[0] if len(parts) == 1 else [sum_of(list(terms)) for terms in zip(*parts, strict=True)]
 
 
 def add(moved: dict[int, Variable], x: Variable, t: Variable) -> None:

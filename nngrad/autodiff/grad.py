@@ -134,7 +134,7 @@ def grad(
     body = build_options().applying.body
     if body is not None:
         _check_made_inside(request, body)
-    gradients, kept, lost = results(request, since)
+    gradients, retained, lost = results(request, since)
     # All gradients are built; from here on they are handed out.
     for y, value in zip(request.outputs, persistent, strict=False):
         y.persistent = value
@@ -142,18 +142,18 @@ def grad(
         for x, gx in zip(request.inputs, gradients, strict=True):
             gx.data = x.grad
     if not enable_double_backprop:
-        for gx in (*gradients, *kept.values()):
+        for gx in (*gradients, *retained.values()):
             gx.need_grad = False
-    for x in [request.inputs[i] for i in lost if kept]:
-        kept.pop(x, None)
+    for x in [request.inputs[i] for i in lost if retained]:
+        retained.pop(x, None)
         x.cleargrad()
-    for x, gx in kept.items():
+    for x, gx in retained.items():
         x.grad_var = gx
     if build_options().applying.auto_forward:
         # Only now is it known which of the emitted functions are used.
-        engine.run_functions(functions_of([*gradients, *kept.values()]))
-    if len(gradients) > 1 or kept:
-        together([*gradients, *kept.values()], functools.partial(_again, request, lost))
+        engine.run_functions(functions_of([*gradients, *retained.values()]))
+    if len(gradients) > 1 or retained:
+        together([*gradients, *retained.values()], functools.partial(_again, request, lost))
     for i in lost:
         gradients[i] = None  # type: ignore[call-overload]
     return gradients
@@ -161,8 +161,8 @@ def grad(
 
 def _again(request: Request, lost: Sequence[int]) -> list[Variable]:
     """Rebuild all that `grad` returned or kept."""
-    gradients, kept, _ = results(request, next_serial())
-    return [*gradients, *[gx for x, gx in kept.items() if x not in [request.inputs[i] for i in lost]]]
+    gradients, retained, _ = results(request, next_serial())
+    return [*gradients, *[gx for x, gx in retained.items() if x not in [request.inputs[i] for i in lost]]]
 
 
 @contained
@@ -199,16 +199,16 @@ def functions_to_walk(request: Request) -> list[Function]:
 
 def emitted_results(request: Request, since: int, functions: list[Function]) -> GradientResults:
     """As `results`, without the cache; `functions` are those above the outputs."""
-    found = emitted(request, functions)
-    gradients = distinct_variables(found.gradients, since, request.bind)
-    unknown = found.unknown if request.further else "enable_double_backprop is False"
-    for task, results_of_task in records(request, found.task, gradients):
-        remember(task, found.mode, unknown, results_of_task)
-    kept = dict(zip(request.inputs, gradients, strict=True)) if request.keep or request.retain else {}
-    if found.retained:
-        own = distinct_variables([gx for _, gx in found.retained], since, False, gradients)
-        kept = dict(zip([x for x, _ in found.retained], own, strict=True)) | kept
-    return GradientResults(gradients, kept, found.lost)
+    graph = emitted(request, functions)
+    gradients = distinct_variables(graph.gradients, since, request.bind)
+    unknown = graph.unknown if request.further else "enable_double_backprop is False"
+    for task, results_of_task in records(request, graph.task, gradients):
+        remember(task, graph.mode, unknown, results_of_task)
+    retained = dict(zip(request.inputs, gradients, strict=True)) if request.keep or request.retain else {}
+    if graph.retained:
+        distinct = distinct_variables([gx for _, gx in graph.retained], since, False, gradients)
+        retained = dict(zip([x for x, _ in graph.retained], distinct, strict=True)) | retained
+    return GradientResults(gradients, retained, graph.lost)
 
 
 def records(request: Request, task: Task, gradients: list[Variable]) -> list[tuple[Task, list[Variable]]]:
@@ -221,13 +221,13 @@ def records(request: Request, task: Task, gradients: list[Variable]) -> list[tup
     if not apart or len(task.inputs) != len(gradients):
         return [(task, gradients)]
     pairs = list(zip(task.inputs, gradients, strict=True))
-    found = []
+    recorded = []
     for group in [[p for p in pairs if id(p[0]) not in apart], *[[p] for p in pairs if id(p[0]) in apart]]:
         inputs = [x for x, _ in group]
-        own = starts[:count] + [s for s in starts[count:] if any([s[0] is x for x in inputs])]
-        found.append((task._replace(outputs=[y for y, _ in own], seeds=[gy for _, gy in own], inputs=inputs),
-                      [gx for _, gx in group]))  # fmt: skip
-    return found
+        group_starts = starts[:count] + [s for s in starts[count:] if any([s[0] is x for x in inputs])]
+        outputs, seeds = [y for y, _ in group_starts], [gy for _, gy in group_starts]
+        recorded.append((task._replace(outputs=outputs, seeds=seeds, inputs=inputs), [gx for _, gx in group]))
+    return recorded
 
 
 # ---------------------------------------------------------------- from a request to a graph
@@ -257,7 +257,7 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
     task, owners = located(request, functions)
     lost = [] if request.unreachable == "zero" else unreachable_inputs(request, owners)
     if request.initial:  # an initial gradient at an input starts there
-        starts = [(own[0], gx) for own, gx in zip(owners, request.initial, strict=True) if gx is not None]
+        starts = [(leaves[0], gx) for leaves, gx in zip(owners, request.initial, strict=True) if gx is not None]
         outputs, seeds = [*task.outputs, *[x for x, _ in starts]], [*task.seeds, *[gx for _, gx in starts]]
         task = task._replace(seeds=seeds).about(outputs)
     built, gradients, pairs = in_mode(request, task, owners)
@@ -274,8 +274,8 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
 
         every = [*gradients, *[gx for _, gx in pairs]]
 
-        def handed_out(found: list[Variable]) -> list[Variable]:
-            return [*request.outputs, *distinct_variables(found[: len(request.inputs)], since)]
+        def handed_out(rebuilt: list[Variable]) -> list[Variable]:
+            return [*request.outputs, *distinct_variables(rebuilt[: len(request.inputs)], since)]
 
         every = engine.rematerialised(
             task.outputs, every, request.recompute, request.runs_as or handed_out, task.seeds, emit,
@@ -294,7 +294,7 @@ def in_mode(
     gradients = built.gradients
     if task.inputs is not request.inputs:  # the sum over the leaves that an input stands for
         rest = iter(gradients)
-        parts = [[next(rest) for _ in own] for own in owners]
+        parts = [[next(rest) for _ in leaves] for leaves in owners]
         gradients = [gxs[0] if len(gxs) == 1 else F.add_n(*gxs) for gxs in parts]
     at = request.retained_at
     return built, gradients, [(x, gx) for x, gx in retained or () if at is None or id(x) in at]
@@ -312,7 +312,7 @@ def located(request: Request, functions: list[Function] | None) -> tuple[Task, l
         loose.difference_update(map(id, f.inputs))
     if loose:
         owners = owning(request.inputs, loose, leaves_of(request.outputs))
-        inputs = [x for own in owners for x in own]
+        inputs = [x for leaves in owners for x in leaves]
         if len(inputs) != len(owners) or any([x is not y for x, y in zip(inputs, request.inputs, strict=True)]):
             task = task_of(request.outputs, inputs, request.seeds, request.stop_gradients, functions)
     return task, owners
@@ -338,11 +338,11 @@ def owning(inputs: Sequence[Variable], loose: set[int], leaves: list[Variable]) 
 def unreachable_inputs(request: Request, owners: Sequence[Sequence[Variable]]) -> list[int]:
     """The indices of the inputs that no gradient can reach, and that have no initial gradient."""
     reached = reached_from(request.outputs, frozenset([id(x) for x in request.stop_gradients]))
-    given = request.initial or [None] * len(owners)
+    initial = request.initial or [None] * len(owners)
     lost = [
         i
-        for i, (own, gx) in enumerate(zip(owners, given, strict=True))
-        if gx is None and not any(id(x) in reached for x in own)
+        for i, (leaves, gx) in enumerate(zip(owners, initial, strict=True))
+        if gx is None and not any(id(x) in reached for x in leaves)
     ]
     if lost and request.unreachable == "raise":
         raise ValueError(f"inputs{lost}: the outputs do not depend on them, or gradients cannot reach them")
@@ -374,19 +374,19 @@ def _check_made_inside(request: Request, body: int) -> None:
 
 def _arguments(x: Variable) -> list[Variable]:
     """The argument that a placeholder is a row of, the one that this is a row of in turn, and so on."""
-    found = []
+    arguments = []
     while (stood_for := stands_for(x)) is not None:
         x = stood_for[1]
-        found.append(x)
-    return found
+        arguments.append(x)
+    return arguments
 
 
 def is_recomputed(request: Request, task: Task) -> bool:
     """True if something may have to be recomputed, because there is a policy, or marks in the graph."""
     if request.recompute is not None and request.recompute is not False:
         return True
-    given = [seed for seed in task.seeds if seed is not None and seed.parent is not None]
-    return is_marked(task.functions) or bool(given and is_marked(functions_of(given)))
+    seeds = [seed for seed in task.seeds if seed is not None and seed.parent is not None]
+    return is_marked(task.functions) or bool(seeds and is_marked(functions_of(seeds)))
 
 
 def is_marked(functions: Iterable[Function]) -> bool:

@@ -60,7 +60,7 @@ def close_with_derivations(
             derivation = derived_by.derivation
             if derivation is not None and derivation not in derivations:
                 derivations[derivation] = len(derivations)
-                waiting += [x for each in referred_to(derivation) for x in each]
+                waiting += [x for variables in referred_to(derivation) for x in variables]
         functions = functions_of([x for x in waiting if x is not None], through=lambda x: not closing.has(x))
         waiting = []
     return derivations
@@ -106,33 +106,34 @@ class Question:
             ]
             return derivation.outputs, derivation.inputs, derivation.stop_gradients, derivation.seeds, results
 
-        derivations = close_with_derivations(closing, functions, [x for each in about for x in each], variables_of)
+        listed = [x for variables in about for x in variables]
+        derivations = close_with_derivations(closing, functions, listed, variables_of)
         functions = closing.functions
         # Variables just made for the request may be handed out as they are; older ones may not.
-        given = any([x is not None for each in about[3:] for x in each])
-        own = [i for i, f in enumerate(functions) if f.serial >= since] if given else []
+        has_seeds = any([x is not None for variables in about[3:] for x in variables])
+        new = [i for i, f in enumerate(functions) if f.serial >= since] if has_seeds else []
         in_force = build_options()
         body = in_force.applying.body  # in a body, functions that update a leaf are not differentiated
         effects = [(i, body is not None and f.serial > body) for i, f in enumerate(functions) if f.effects]
         contexts = [f.context for f in functions]
         alike = contexts == contexts[:1] * len(contexts)
-        asked = [closing.numbers(each) for each in about]
-        named = tuple([tuple(map(closing.numbers, variables_of(each))) for each in derivations])
+        numbers = [closing.numbers(variables) for variables in about]
+        named = tuple([tuple(map(closing.numbers, variables_of(derivation))) for derivation in derivations])
         results = tuple([_of_result(closing, gx, derivations) for gx in closing.derived])
         sharing = _sharing(closing.leaves, request.inputs)
         self.key = (
-            closing.block(asked[0]), tuple(effects), tuple(contexts[:1] if alike else contexts), tuple(own),
-            tuple(asked), named, results, sharing, request.retain, request.unreachable,
+            closing.block(numbers[0]), tuple(effects), tuple(contexts[:1] if alike else contexts), tuple(new),
+            tuple(numbers), named, results, sharing, request.retain, request.unreachable,
             request.handled, in_force.applying.context, in_force.emitting.simplify, registry.version,
         )  # fmt: skip
 
     def variables(self, places: Iterable[tuple[int, int]]) -> list[Variable]:
         """The Variables at these places: index of the function and of the output; or -1 and the index of the leaf."""
         leaves, functions = self.closing.leaves, self.closing.functions
-        found = [leaves[k] if i < 0 else functions[i]._outputs[k]() for i, k in places]
-        if {*map(type, found)} == {Variable}:
-            return found  # type: ignore[return-value]  # so there is no None
-        return [functions[i].outputs[k] if x is None else x for x, (i, k) in zip(found, places, strict=True)]
+        listed = [leaves[k] if i < 0 else functions[i]._outputs[k]() for i, k in places]
+        if {*map(type, listed)} == {Variable}:
+            return listed  # type: ignore[return-value]  # so there is no None
+        return [functions[i].outputs[k] if x is None else x for x, (i, k) in zip(listed, places, strict=True)]
 
 
 def _of_result(closing: Closing, gx: Variable, derivations: Mapping[Derivation, int]) -> Hashable:
@@ -151,7 +152,7 @@ def _sharing(leaves: Sequence[Variable], inputs: Sequence[Variable]) -> Hashable
     for i, x in enumerate(leaves):
         if id(x._data) in cells:
             by_cell.setdefault(id(x._data), []).append(i)
-    return tuple([tuple(each) for each in by_cell.values() if len(each) > 1])
+    return tuple([tuple(indices) for indices in by_cell.values() if len(indices) > 1])
 
 
 def question_of(request: Request, functions: list[Function], since: int) -> Question | None:
@@ -181,7 +182,7 @@ class GradientResults(NamedTuple):
     """The gradients of a request, as handed out."""
 
     gradients: list[Variable]
-    kept: dict[Variable, Variable]
+    retained: dict[Variable, Variable]
     """The Variables that keep a gradient, each with its gradient."""
     lost: list[int]
     """The positions of the inputs that no gradient can reach, unless these get zeros."""
@@ -219,7 +220,7 @@ class Answer:
     origins: Origins
     reads: tuple[tuple[int, int], ...]
     """The places of its inputs; see `Question.variables`."""
-    kept: tuple[tuple[int, int], ...]
+    retained: tuple[tuple[int, int], ...]
     lost: Numbers
     derived_by: ResultDerivation | DerivationOf | None
     """The record of what the gradients are derivatives of."""
@@ -227,10 +228,10 @@ class Answer:
     def given_to(self, question: Question) -> GradientResults:
         """Instantiate the answer on the graph of an equal question."""
         inputs = question.variables(self.reads)
-        made = self.block.instantiate(inputs, self.origins, question.closing.functions)
+        values = self.block.instantiate(inputs, self.origins, question.closing.functions)
 
         def at(numbers: Iterable[int | None]) -> list[Any]:
-            return [None if i is None else inputs[i] if i >= 0 else made[~i] for i in numbers]
+            return [None if i is None else inputs[i] if i >= 0 else values[~i] for i in numbers]
 
         gradients, known = at(self.block.outputs), self.derived_by
         if isinstance(known, DerivationOf):
@@ -240,8 +241,8 @@ class Answer:
         else:
             for gx in gradients:
                 gx.derived_by = known
-        kept = dict(zip(at([i for i, _ in self.kept]), at([i for _, i in self.kept]), strict=True))
-        return GradientResults(gradients, kept, list(self.lost))
+        retained = dict(zip(at([i for i, _ in self.retained]), at([i for _, i in self.retained]), strict=True))
+        return GradientResults(gradients, retained, list(self.lost))
 
 def known_answer(question: Question) -> GradientResults | None:
     """The cached answer to a question, instantiated on its graph; None if there is none."""
@@ -286,28 +287,28 @@ def _is_plain(value: Any) -> bool:
         return all(map(_is_plain, value))
     if isinstance(value, Op):
         return value.tables is None and value.is_own
-    own = type(value).__module__.startswith(_OURS) and not getattr(value, "opaque", False)
-    return own or isinstance(value, _PLAIN)
+    is_ours = type(value).__module__.startswith(_OURS) and not getattr(value, "opaque", False)
+    return is_ours or isinstance(value, _PLAIN)
 
 
 def answer_to(question: Question, results: GradientResults, since: int) -> Answer | None:
     """Close the graph just emitted, from this serial number on; None if it cannot be instantiated again."""
-    gradients, kept, lost = results
-    own = {f: i for i, f in enumerate(question.closing.functions)}
-    emitted = _emitted(results, question.closing, own)
-    given = {id(gx) for gx in gradients}
-    if not without_user_code([*own, *emitted]) or not all([_can_be_made(f, since, given) for f in emitted]):
+    gradients, retained, lost = results
+    index_of = {f: i for i, f in enumerate(question.closing.functions)}
+    emitted = _emitted(results, question.closing, index_of)
+    ids = {id(gx) for gx in gradients}
+    if not without_user_code([*index_of, *emitted]) or not all([_can_be_made(f, since, ids) for f in emitted]):
         return None
     known = derivation_of(gradients[0]) if gradients else None
     derivation = None if known is None else known.derivation
     of = [derivation.outputs, derivation.inputs, derivation.seeds, derivation.stop_gradients] if derivation else []
-    wanted = [x for each in (gradients, kept, kept.values(), *of) for x in each if x is not None]
-    made = functions_of(wanted, through=lambda x: x.parent in emitted)
-    functions = sorted(made, key=by_serial)
+    wanted = [x for listed in (gradients, retained, retained.values(), *of) for x in listed if x is not None]
+    needed = functions_of(wanted, through=lambda x: x.parent in emitted)
+    functions = sorted(needed, key=by_serial)
     mentioned = [x for f in functions for x in f.inputs] + wanted
     reads = list({id(x): x for x in mentioned if x.parent not in emitted}.values())
     # A leaf introduced by a rule belongs to one graph only.
-    if not all([x.parent in own or x in question.closing for x in reads]):
+    if not all([x.parent in index_of or x in question.closing for x in reads]):
         return None
     closing = Closing(reads)
     closing.write(functions)
@@ -318,23 +319,23 @@ def answer_to(question: Question, results: GradientResults, since: int) -> Answe
         derived_by = DerivationOf(outputs, inputs, seeds, stop_gradients, known.mode, known.order)
     return Answer(
         block,
-        _origins(closing, own),
-        tuple([(own[x.parent], x.index) if x.parent in own else (-1, question.closing[x]) for x in reads]),
-        tuple(zip(closing.numbers(kept), closing.numbers(kept.values()), strict=True)), tuple(lost), derived_by,
+        _origins(closing, index_of),
+        tuple([(index_of[x.parent], x.index) if x.parent in index_of else (-1, question.closing[x]) for x in reads]),
+        tuple(zip(closing.numbers(retained), closing.numbers(retained.values()), strict=True)), tuple(lost), derived_by,
     )  # fmt: skip
 
 
-def _emitted(results: GradientResults, closing: Closing, own: Container[Function]) -> dict[Function, None]:
+def _emitted(results: GradientResults, closing: Closing, known: Container[Function]) -> dict[Function, None]:
     """The functions that the answer depends on, except those of the question, in order of creation."""
-    found: dict[Function, None] = {}
-    waiting = [*results.gradients, *results.kept.values()]
+    emitted: dict[Function, None] = {}
+    waiting = [*results.gradients, *results.retained.values()]
     while waiting:
         x = waiting.pop()
         f = None if closing.get(x, -1) >= 0 else x.parent
-        if f is not None and f not in own and f not in found:
-            found[f] = None
+        if f is not None and f not in known and f not in emitted:
+            emitted[f] = None
             waiting += f.inputs
-    return dict.fromkeys(sorted(found, key=by_serial))
+    return dict.fromkeys(sorted(emitted, key=by_serial))
 
 
 def _can_be_made(f: Function, since: int, gradients: Container[int]) -> bool:
@@ -346,14 +347,14 @@ def _can_be_made(f: Function, since: int, gradients: Container[int]) -> bool:
     ])
 
 
-def _origins(closing: Closing, own: Mapping[Function, int]) -> Origins:
+def _origins(closing: Closing, index_of: Mapping[Function, int]) -> Origins:
     """The calls that emitted the functions. Once the function of a call is gone, the call is no longer visible."""
-    there = own.keys() | frozenset(closing.functions)
+    there = index_of.keys() | frozenset(closing.functions)
     calls = dict.fromkeys([f.call for f in closing.functions if f.call is not None])
     of = {call: f for call in calls if (f := call.function) in there and f is not None}
     places = {call: i for i, call in enumerate(of)}
     return Origins(
-        tuple([own[f] if f in own else closing[f.outputs[0]] for f in of.values()]),
+        tuple([index_of[f] if f in index_of else closing[f.outputs[0]] for f in of.values()]),
         tuple([len(call.grad_outputs) for call in of]),
         tuple([-1 if f.call is None else places.get(f.call, -1) for f in closing.functions]),
         tuple([f.context for f in closing.functions]),

@@ -103,11 +103,11 @@ def _given_gradients(
         return seeds, initial_gradients(inputs, grad_inputs)
 
 
-def listed(given: Any) -> list[Any]:
+def listed(container: Any) -> list[Any]:
     """The items of a container, also of containers in it, in order: those of lists, dicts, scopes and other iterables,
     a Module's trained parameters, and the leaves of other pytrees. Anything else is the only item."""
     items: list[Any] = []
-    waiting = [given]
+    waiting = [container]
     while waiting:
         item = waiting.pop()
         if isinstance(item, Variable | str | bytes) or hasattr(item, "shape"):
@@ -126,20 +126,20 @@ def listed(given: Any) -> list[Any]:
     return items
 
 
-def variables(given: Any, name: str) -> list[Variable]:
+def variables(container: Any, name: str) -> list[Variable]:
     """The Variables in a container, as a list."""
-    items = listed(given)
+    items = listed(container)
     for i, x in enumerate(items):
-        if x is given and not isinstance(x, Variable):
-            raise TypeError(f"{name}: expected a Variable or a list of them, got {type(given).__name__}")
+        if x is container and not isinstance(x, Variable):
+            raise TypeError(f"{name}: expected a Variable or a list of them, got {type(container).__name__}")
         if not isinstance(x, Variable):
             raise TypeError(f"{name}[{i}]: expected a Variable, got {type(x).__name__}")
     return items
 
 
-def differentiable(given: Any, name: str) -> list[Variable]:
-    """`given` as a list of Variables of floating dtypes."""
-    items = variables(given, name)
+def differentiable(container: Any, name: str) -> list[Variable]:
+    """`container` as a list of Variables of floating dtypes."""
+    items = variables(container, name)
     for i, x in enumerate(items):
         if not x.spec.differentiable:
             raise TypeError(f"{name}[{i}] is {x.dtype.name}; only floating dtypes can be differentiated")
@@ -162,9 +162,9 @@ def checked_aggregate(aggregate: Any) -> Aggregate:
     return checked
 
 
-def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> list[bool]:
+def checked_persistent(flags: Iterable[bool], outputs: Sequence[Variable]) -> list[bool]:
     """For each output, True if it is to be persistent; an empty list if nothing was given."""
-    persistent = list(map(bool, given))
+    persistent = list(map(bool, flags))
     if persistent and len(persistent) != len(outputs):
         raise ValueError(
             f"persistent_outputs: expected one for each of the {len(outputs)} outputs, or none, got {len(persistent)}"
@@ -316,8 +316,8 @@ def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], li
         if y.grad.is_zero:
             warn_user(f"outputs[{i}] has no gradient in its .grad and counts as zero; set it, or give grad_outputs",
                       RuntimeWarning)
-    found = [y for y in listed if not y.grad.is_zero]
-    return found, [y.grad for y in found]
+    nonzero = [y for y in listed if not y.grad.is_zero]
+    return nonzero, [y.grad for y in nonzero]
 
 
 # ---------------------------------------------------------------- tasks and derivations
@@ -411,8 +411,8 @@ class Derivation:
 
     def gradient(self, x: Variable) -> Variable | None:
         """The gradient with respect to `x`, while it lives."""
-        for each, result in zip(self.inputs, self.results, strict=True):
-            if each is x:
+        for z, result in zip(self.inputs, self.results, strict=True):
+            if z is x:
                 return result()
         return None
 
@@ -472,25 +472,25 @@ def derived_in(functions: Sequence[Function]) -> list[Variable]:
 
 def derivations_of(derived: Iterable[Variable]) -> dict[Derivation, int]:
     """The known derivations of results of `grad`, numbered."""
-    found = dict.fromkeys([gx.derived_by.derivation for gx in derived])
-    found.pop(None, None)
-    return dict(zip(found, itertools.count(), strict=False))
+    derivations = dict.fromkeys([gx.derived_by.derivation for gx in derived])
+    derivations.pop(None, None)
+    return dict(zip(derivations, itertools.count(), strict=False))
 
 
 def derivations_in(functions: Sequence[Function]) -> list[ResultDerivation]:
     """The distinct records of results of `grad` among the outputs of `functions`."""
-    found: list[ResultDerivation] = [gx.derived_by for gx in derived_in(functions)]
-    return list({(id(each.derivation), each.mode): each for each in found}.values())
+    records: list[ResultDerivation] = [gx.derived_by for gx in derived_in(functions)]
+    return list({(id(record.derivation), record.mode): record for record in records}.values())
 
 
 def history(results: Iterable[ResultDerivation]) -> frozenset[tuple[int, Mode]]:
     """The orders and modes of results of `grad`, and of all gradients that they are gradients of."""
-    found, seen = list(results), set()
-    for each in found:  # which grows
-        if each.derivation is not None and each.derivation not in seen:
-            seen.add(each.derivation)
-            found += derivations_in(functions_of(each.derivation.outputs))
-    return frozenset().union(*[{(each.order, each.mode), *each.before} for each in found])
+    records, seen = list(results), set()
+    for record in records:  # which grows
+        if record.derivation is not None and record.derivation not in seen:
+            seen.add(record.derivation)
+            records += derivations_in(functions_of(record.derivation.outputs))
+    return frozenset().union(*[{(record.order, record.mode), *record.before} for record in records])
 
 
 def check_updates(path: Sequence[Function]) -> None:

@@ -83,9 +83,9 @@ def obstacle(path: Sequence[Function]) -> str:
 
 def unrelated(seeds: Seeds, inputs: Sequence[Variable]) -> bool:
     """True if no seed depends on any of `inputs`."""
-    given = [seed for seed in seeds if seed is not None]
+    present = [seed for seed in seeds if seed is not None]
     wanted = {id(x) for x in inputs}
-    return not any([id(seed) in wanted for seed in given]) and not path_between(given, inputs, of_values=True)[0]
+    return not any([id(seed) in wanted for seed in present]) and not path_between(present, inputs, of_values=True)[0]
 
 
 # ---------------------------------------------------------------- independent elements
@@ -125,15 +125,15 @@ def forward_task(task: Task, fewest: int = 0) -> Task:
     if not all([x.spec.differentiable for x in task.inputs]) or any([y.size < fewest for y in summed]):
         raise NotApplicable("an output has fewer elements than the input")
     outputs = [forward_form(y) for y in summed]
-    if any([y is not given for y, given in zip(outputs, task.outputs, strict=True)]):
+    if any([y is not original for y, original in zip(outputs, task.outputs, strict=True)]):
         task = task.about(outputs)
     if not any([f.order or f.heavy for f in task.path]):
         # Higher orders would have nothing to share with the first, and the reverse pass adds all gradients that arrive
         # at a Variable in a single sum.
         raise NotApplicable("there is no matrix product on the path")
-    found = obstacle(task.path)
-    if found:
-        raise NotApplicable(found)
+    reason = obstacle(task.path)
+    if reason:
+        raise NotApplicable(reason)
     return task
 
 
@@ -193,24 +193,24 @@ def symmetric(task: Task) -> list[Variable]:
         return bool(obstacles[id(y)])
 
     met = {id(x): x for f in functions_of(outputs, passes) for x in f.inputs} | {id(y): y for y in outputs}
-    found = [x for x in met.values() if obstacles.get(id(x)) == ""]
-    if not found:
+    gradients = [x for x in met.values() if obstacles.get(id(x)) == ""]
+    if not gradients:
         reasons = [reason for reason in obstacles.values() if reason != _NO_GRADIENT]
         raise NotApplicable(reasons[0] if reasons else "it is not recognised as the derivative of a gradient")
     calls: dict[Derivation, list[tuple[Variable, Variable]]] = {}
-    for g in found:
+    for g in gradients:
         derived_by = derivation_of(g)
         assert derived_by is not None and derived_by.derivation is not None and derived_by.input is not None
         calls.setdefault(derived_by.derivation, []).append((g, derived_by.input))
-    stop_ids = task.stop_ids | {id(g) for g in found}
-    targets = [*inputs, *found]
+    stop_ids = task.stop_ids | {id(g) for g in gradients}
+    targets = [*inputs, *gradients]
     path, active = among(task.functions, targets, stop_ids=stop_ids)
     with emitting(task.functions, order_of(task.path)) as builder:
         with emitting([], order_of(path)):
             walk = Grad(stop_ids=stop_ids)
             arrived = walk.walk(builder, path, active, outputs, targets, task.seeds)
         parts = [[gx] for gx in arrived[: len(inputs)]]
-        at = {id(g): v for g, v in zip(found, arrived[len(inputs) :], strict=True)}
+        at = {id(g): v for g, v in zip(gradients, arrived[len(inputs) :], strict=True)}
         for derivation, pairs in calls.items():
             moving = [(x, at[id(g)]) for g, x in pairs if not is_zero(at[id(g)])]
             if moving:
@@ -242,15 +242,15 @@ def obstacle_at(g: Variable, task: Task, direct: bool, known: dict[Derivation, s
         return derived_by.unknown
     if g._need_grad is False:
         return "need_grad is False at a gradient"
-    own = {id(each) for each in derivation.inputs}
-    if not all([z is x or (z.parent is None and x.parent is None and (direct or id(z) in own)) for z in task.inputs]):
+    ids = {id(other) for other in derivation.inputs}
+    if not all([z is x or (z.parent is None and x.parent is None and (direct or id(z) in ids)) for z in task.inputs]):
         return "it contains a gradient with respect to other Variables"
     if derivation not in known:
         sources = [*derivation.inputs, *task.inputs]
         path, _, _ = path_between(derivation.outputs, sources, stop_ids=[id(y) for y in derivation.stop_gradients])
         depends = not unrelated(derivation.seeds, sources)
-        given = "the grad_outputs of a gradient in it depend on the inputs" if depends else ""
-        known[derivation] = obstacle(path) or given
+        reason = "the grad_outputs of a gradient in it depend on the inputs" if depends else ""
+        known[derivation] = obstacle(path) or reason
     return known[derivation] or other_stops(g, derivation, task)
 
 
@@ -258,19 +258,19 @@ def other_stops(g: Variable, derivation: Derivation, task: Task) -> str:
     """Why the stop_gradients of `g` differ from those for the present derivative; "" if they do not."""
     if not (task.stop_gradients or derivation.stop_gradients):
         return ""
-    own = {id(x) for x in derivation.stop_gradients}
-    if not own <= task.stop_ids:
+    stop_ids = {id(x) for x in derivation.stop_gradients}
+    if not stop_ids <= task.stop_ids:
         return "a gradient in it was taken with stop_gradients that are not given now"
-    _, active, _ = path_between([g], task.inputs, stop_ids=own)
+    _, active, _ = path_between([g], task.inputs, stop_ids=stop_ids)
     active |= {id(derivation.gradient(z)) for z in task.inputs}  # these would also move
-    added = [x for x in task.stop_gradients if x.parent is not None and id(x) not in own and id(x) in active]
+    added = [x for x in task.stop_gradients if x.parent is not None and id(x) not in stop_ids and id(x) in active]
     return "stop_gradients are on the path of a gradient in it" if added else ""
 
 
 def first_gradients(derivation: Derivation, inputs: Sequence[Variable]) -> list[Variable]:
     """The gradients of what was differentiated by `inputs`: the existing ones, and new ones for the rest."""
-    found = [derivation.gradient(x) for x in inputs]
-    missing = [x for x, g in zip(inputs, found, strict=True) if g is None]
+    gradients = [derivation.gradient(x) for x in inputs]
+    missing = [x for x, g in zip(inputs, gradients, strict=True) if g is None]
     walk = Grad(stop_ids=frozenset([id(x) for x in derivation.stop_gradients]))
-    made = iter(walk(derivation.outputs, missing, derivation.seeds)) if missing else iter(())
-    return [next(made) if g is None else g for g in found]
+    new = iter(walk(derivation.outputs, missing, derivation.seeds)) if missing else iter(())
+    return [next(new) if g is None else g for g in gradients]

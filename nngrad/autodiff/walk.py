@@ -169,14 +169,14 @@ class Grad:
                 equal = self.equal or duplicate_functions(functions, ())
                 pushed = functools.partial(pushed_in_reverse, self)
                 near = Near(pushed, self.in_body, f, rule.spectral, outputs, functions, equal)
-                given = rule.limits(f, gys, near)
+                returned = rule.limits(f, gys, near)
             elif rule.accumulate is not None:
-                given = self.accumulated(rule.accumulate, f, filled, active, arrived)
+                returned = self.accumulated(rule.accumulate, f, filled, active, arrived)
             elif masked and filled[0].parent is not None and filled[0].parent.inputs:
-                given = through_masks(rule, f, filled)
+                returned = through_masks(rule, f, filled)
             else:  # nothing is masked where a gradient starts
-                given = rule.function(f, *filled)
-            gxs = given if isinstance(given, _SEVERAL) else (given,)
+                returned = rule.function(f, *filled)
+            gxs = returned if isinstance(returned, _SEVERAL) else (returned,)
             fit = len(gxs) == len(f.inputs)
             for x, gx in zip(f.inputs, gxs, strict=False):
                 fit = fit and (gx is None or (gx.__class__ is Variable and gx.spec is x.spec))
@@ -283,7 +283,7 @@ def duplicate_functions(functions: Iterable[Function], fixed: Container[int]) ->
         functions: All functions that are computed, by ascending rank.
         fixed: Ids of Variables to keep separate.
     """
-    found: dict[tuple[Any, ...], Function] = {}
+    first_of: dict[tuple[Any, ...], Function] = {}
     same: dict[int, Variable] = {}
     equal: Equal = {}
     if build_options().emitting.simplify is not True or watched():
@@ -293,18 +293,18 @@ def duplicate_functions(functions: Iterable[Function], fixed: Container[int]) ->
             continue
         inputs = tuple([same.get(id(x), x) for x in f.inputs]) if same else f.inputs
         key = f.op, f.arguments, f.context, inputs
-        first = found.setdefault(key, f)
+        first = first_of.setdefault(key, f)
         if first is f or any([not is_exact(a) and a == a for a in f.arguments if isinstance(a, int | float)]):
             continue
         rule = registry.find(f.op)
         if rule is None or not rule.exact:  # a nonlinear rule maps a sum to something else
             continue
-        own, shared = f.outputs, first.outputs
+        outputs, shared = f.outputs, first.outputs
         if _alone(shared, fixed):
-            found[key] = f
-        elif not _alone(own, fixed):
-            equal[f] = own, shared
-            same.update(zip(map(id, own), shared, strict=True))
+            first_of[key] = f
+        elif not _alone(outputs, fixed):
+            equal[f] = outputs, shared
+            same.update(zip(map(id, outputs), shared, strict=True))
     return equal
 
 

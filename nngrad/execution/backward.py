@@ -69,9 +69,9 @@ def backward(
         UserWarning: `grad_outputs` is None and the `.grad` of an output is empty; or no leaf needs a gradient.
     """
     callbacks = _callbacks(communicator_callbacks)
-    listed, given = given_gradients(outputs, grad_outputs)
+    listed, seeds = given_gradients(outputs, grad_outputs)
     options = CheckedBackward(enable_double_backprop, retain_grad, loss_scale, recompute=recompute)
-    accumulate_gradients(listed, given, options, own=grad_outputs is None)
+    accumulate_gradients(listed, seeds, options, from_grad=grad_outputs is None)
     for callback in callbacks:
         callback()
 
@@ -92,17 +92,17 @@ def backward_from(
         enable_double_backprop, retain_grad, loss_scale, function_pre_hook, function_post_hook, recompute
     )
     callbacks = _callbacks(communicator_callbacks)
-    accumulate_gradients([output], [given_gradient(output, grad)], options, own=grad is None)
+    accumulate_gradients([output], [given_gradient(output, grad)], options, from_grad=grad is None)
     for callback in callbacks:
         callback()
 
 
-def _callbacks(given: Any) -> list[Callable[[], None]]:
+def _callbacks(callbacks: Any) -> list[Callable[[], None]]:
     """The functions to call after a backward, as a list."""
-    listed = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+    listed = [] if callbacks is None else list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     if not all(map(callable, listed)):
         raise TypeError(f"communicator_callbacks: expected a result of comm.all_reduce_callback, or a list of them, "
-                        f"got {given!r}")
+                        f"got {callbacks!r}")
     return listed
 
 
@@ -123,7 +123,7 @@ class CheckedBackward(NamedTuple):
 
 
 def accumulate_gradients(
-    outputs: list[Variable], grads: list[Any], options: CheckedBackward, own: bool
+    outputs: list[Variable], grads: list[Any], options: CheckedBackward, from_grad: bool
 ) -> None:
     """Add the gradients of `outputs` to the leaves, once for each forward that has covered some of the outputs.
 
@@ -131,7 +131,7 @@ def accumulate_gradients(
         outputs: The Variables to differentiate.
         grads: The gradient at each, None for ones.
         options: The options.
-        own: Whether `grads` come from the outputs' own `.grad`, so that leaves among them already have theirs.
+        from_grad: Whether `grads` come from the outputs' own `.grad`, so that leaves among them already have theirs.
     """
     if any([y.parent is not None and y.parent.op is F.sink for y in outputs]):
         outputs, grads = _without_sinks(outputs, grads)
@@ -142,37 +142,37 @@ def accumulate_gradients(
         if y.parent is not None:
             if y._need_grad is not False:
                 groups.setdefault(y.parent.snapshot, []).append((y, seed))
-        elif y._need_grad and not own:
+        elif y._need_grad and not from_grad:
             arrived.append((y.grad, np.ones(y.shape, y.dtype) if seed is None else seed))
-    kept = _gradient_variables(outputs, grads, options) if options.enable_double_backprop else []
+    gradient_variables = _gradient_variables(outputs, grads, options) if options.enable_double_backprop else []
     retained: list[tuple[NdArray, Any]] = []
     for snapshot, pairs in groups.items():
-        found = _gradients_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options)
-        arrived += found.arrived
-        retained += found.retained
+        gradients = _gradients_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options)
+        arrived += gradients.arrived
+        retained += gradients.retained
     if not arrived and not retained and outputs and not any([y.need_grad for y in outputs]):
         warn_user("backward: no leaf needs a gradient; make the leaves to differentiate by with need_grad=True")
     accumulate(arrived, retained)
-    for x, gx in kept:
+    for x, gx in gradient_variables:
         x.grad.variable = gx
 
 
 def _without_sinks(outputs: list[Variable], grads: list[Any]) -> tuple[list[Variable], list[Any]]:
     """The outputs and the gradient at each, with a sink that passes no gradient to its inputs replaced by these:
     gradients then start at the inputs, with the contents of their `.grad`. Leaves among them already have theirs."""
-    found: list[tuple[Variable, Any]] = []
+    pairs: list[tuple[Variable, Any]] = []
     waiting = [*zip(outputs, grads, strict=True)][::-1]
     while waiting:
         y, gy = waiting.pop()
         if y.parent is None or y.parent.op is not F.sink or y.parent.args["one_input_grad"]:
-            found.append((y, gy))
+            pairs.append((y, gy))
         elif y._need_grad is not False:
             inputs = [x for x in y.parent.inputs if x.spec.differentiable]
             if all([x.grad.is_zero for x in inputs]):
                 warn_user("backward: F.sink with one_input_grad=False starts from the .grad of its inputs, and none of "
                           "them is set; set them first")
             waiting += [(x, x.grad) for x in inputs if x.parent is not None]
-    return [y for y, _ in found], [gy for _, gy in found]
+    return [y for y, _ in pairs], [gy for _, gy in pairs]
 
 
 class FoundGradients(NamedTuple):
@@ -193,13 +193,13 @@ def _gradients_from(
     plan = plan_of(outputs)
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
     middle = _relevant_intermediates(plan, options.retain_grad)
-    asked = tuple([place for place, y in middle if y._need_grad])
+    inside = tuple([place for place, y in middle if y._need_grad])
     stops = tuple([place for place, y in middle if y._need_grad is False])
     retained = tuple([place for place, y in middle if options.retain_grad or y.persistent])
-    if not wanted and not asked:
+    if not wanted and not inside:
         return FoundGradients([], [])
     seeded, memory = tuple([seed is not None for seed in seeds]), engine.policy_key(options.recompute, plan.functions)
-    key = FusedKey(wanted, asked, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
+    key = FusedKey(wanted, inside, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
     if reached_leaves:
         reached_leaves.record(reached_leaves.of(outputs, [plan.leaves[i] for i in wanted], plan.functions))
     cells = [plan.leaves[i].grad for i in wanted]
@@ -286,9 +286,9 @@ def _compiled(
         fused = fused_for(outputs, plan, key, options.recompute)
         if not fused.is_users:
             plan.fused[key] = fused
-    given = [seed for seed in seeds if seed is not None]
+    seed_arrays = [seed for seed in seeds if seed is not None]
     others = [x.cell.raw() for x in fused.others]
-    arrays = (*_arrays(plan, snapshot), *given, *others)
+    arrays = (*_arrays(plan, snapshot), *seed_arrays, *others)
     count = len(outputs) + len(plan.kept) + len(plan.updated)
     retained = [y.grad for y in at(plan, fused.retained)] if fused.retained else []
     results = fused.executable(*arrays)
@@ -313,11 +313,11 @@ def _interpreted(
     graph = gradient_graph(outputs, plan, key, met)
     leaves = snapshot.by_leaf()
     leaves.update(zip(map(id, graph.seeds), [seed for seed in seeds if seed is not None], strict=True))
-    own = {*plan.functions, *[y.parent for y in outputs]}
+    of_forward = {*plan.functions, *[y.parent for y in outputs]}
     before, after = options.function_pre_hook, options.function_post_hook
     gradients = [*graph.gradients, *graph.retained.values()]
     shown = outputs if is_watched([*outputs, *gradients]) else []  # the forward is part of what is watched
-    values = run_one_by_one([*gradients, *shown], snapshot, leaves, before, after, hooked=lambda f: f not in own)
+    values = run_one_by_one([*gradients, *shown], snapshot, leaves, before, after, hooked=lambda f: f not in of_forward)
     count = len(key.wanted)
     cells = [y.grad for y in at(plan, graph.retained)]
     return values[:count], list(zip(cells, values[count : len(gradients)], strict=True))
@@ -379,9 +379,9 @@ class ReachedLeaves:
         """End the recording for `by`; returns whether there was one."""
         if not self._watching:
             return False
-        found = weakref.ref(by) in self._watching
+        was_watching = weakref.ref(by) in self._watching
         self._watching.discard(weakref.ref(by))
-        return found
+        return was_watching
 
     def __bool__(self) -> bool:
         return bool(self._watching)
@@ -394,15 +394,15 @@ class ReachedLeaves:
         """The leaves that gradients of the outputs reach, except inputs of a `grad` whose result is among the
         functions: such a gradient is what the program computes."""
         reached = reached_from(outputs, frozenset())
-        asked = {id(known.input) for y in derived_in(functions) if (known := derivation_of(y)) is not None}
-        return [x for x in leaves if id(x) in reached and id(x) not in asked]
+        differentiated = {id(known.input) for y in derived_in(functions) if (known := derivation_of(y)) is not None}
+        return [x for x in leaves if id(x) in reached and id(x) not in differentiated]
 
-    def along_with(self, own: Iterable[Variable]) -> list[Variable]:
-        """The leaves reached together with some of `own`, each reported only once.
+    def along_with(self, parameters: Iterable[Variable]) -> list[Variable]:
+        """The leaves reached together with some of `parameters`, each reported only once.
 
         Leaves written to since then are data, and gradients that were read or are gone have already been used.
         """
-        cells = {id(p.cell) for p in own}
+        cells = {id(p.cell) for p in parameters}
         noted = [
             (group, [(x, value()) for ref, value in group if (x := ref()) is not None]) for group in self._reached
         ]

@@ -49,14 +49,14 @@ class Executables(BoundedCache):
         executable: Callable[..., tuple[Any, ...]] | None = table.find(program)
         if executable is not None:
             return executable
-        given = hoisted_of(program)
-        if given.numbers is None:
+        shared = hoisted_of(program)
+        if shared.numbers is None:
             return keep_executable(*_made(program))
-        executable = table.find(given.program)
+        executable = table.find(shared.program)
         table.undo_miss()
         if executable is None:
-            executable = keep_executable(given.program, executable_in_one(given), [len(program.block.steps)])
-        return functools.partial(executable, given.numbers)
+            executable = keep_executable(shared.program, executable_in_one(shared), [len(program.block.steps)])
+        return functools.partial(executable, shared.numbers)
 
     def temporary_bytes(self, program: Program) -> int | None:
         """The bytes of temporaries that a program takes while it runs, as its compiler reports them; None if it reports
@@ -67,28 +67,28 @@ class Executables(BoundedCache):
         """
         if Process.cannot_compute or program.group is not None:
             return None
-        made, takes = self.of(program), hoisted_of(program).takes
-        executable: Executable = made.func if isinstance(made, functools.partial) else made  # type: ignore[assignment]
+        runs, takes = self.of(program), hoisted_of(program).takes
+        executable: Executable = runs.func if isinstance(runs, functools.partial) else runs  # type: ignore[assignment]
         shardings: Sequence[Any]  # as at run time: a jitted function is compiled again for other placements
         if program.mesh is None:
             shardings = [None if program.device is None else SingleDeviceSharding(program.device)] * len(takes)
         else:
             places = [*[()] * (len(takes) - len(program.block.inputs)), *program.places]
             shardings = [program.mesh.sharding(axes) for axes in places]
-        like = tuple([spec.abstract(each) for spec, each in zip(takes, shardings, strict=True)])
+        like = tuple([spec.abstract(sharding) for spec, sharding in zip(takes, shardings, strict=True)])
         nbytes: int | None = executable.temporaries(like)
         return nbytes
 
     def jitted(self, program: Program) -> Callable[..., Any]:
         """A program as a jitted function, which programs share that differ only in numbers."""
-        program, numbers = given = hoisted_of(program)
+        program, numbers = shared = hoisted_of(program)
 
         def make() -> Callable[..., Any]:
-            return jax.jit(lower(program) if numbers is None else lowered_whole(program, taking_literals, given.takes))
+            return jax.jit(lower(program) if numbers is None else lowered_whole(program, taking_literals, shared.takes))
 
         steps = program.block.steps
-        found: Callable[..., Any] = _jitted.part([op for op, _, _ in steps]).get(program, make, bytes_of(len(steps)))
-        return found if numbers is None else functools.partial(found, numbers)
+        jitted: Callable[..., Any] = _jitted.part([op for op, _, _ in steps]).get(program, make, bytes_of(len(steps)))
+        return jitted if numbers is None else functools.partial(jitted, numbers)
 
 
 executables = Executables(512, most_bytes=512 << 20)
@@ -107,10 +107,10 @@ def while_cached(executable: Callable[..., Any]) -> Callable[[], Callable[..., A
     """A function that returns the executable of a program for as long as it is cached."""
     if executable.__class__ is not functools.partial:
         return weakref.ref(executable)
-    kept, numbers = weakref.ref(executable.func), executable.args  # nothing else keeps the program's own numbers
+    reference, numbers = weakref.ref(executable.func), executable.args  # nothing else keeps the program's own numbers
 
     def found() -> Callable[..., Any] | None:
-        taking = kept()
+        taking = reference()
         return None if taking is None else functools.partial(taking, *numbers)
 
     return found
@@ -118,8 +118,8 @@ def while_cached(executable: Callable[..., Any]) -> Callable[[], Callable[..., A
 
 def _made(program: Program) -> tuple[Program, Executable, list[int]]:
     """A program, its executable, and the number of functions in each part of that."""
-    made = lowered_where_it_runs(program)
-    shorter, partitions = made.program, made.partitions
+    lowered = lowered_where_it_runs(program)
+    shorter, partitions = lowered.program, lowered.partitions
     settings = Settings(program.device, program.block.needs_x64, program.mesh)
     count = len(shorter.block.steps)
     if program.group is not None:  # never cut: its partitions would exchange separately
@@ -131,51 +131,51 @@ def _made(program: Program) -> tuple[Program, Executable, list[int]]:
     return program, Executable(in_partitions(shorter, partitions), settings, opaque=program.block.opaque), counts
 
 
-def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executable:
+def executable_in_one(shared: Hoisted, shorter: Program | None = None) -> Executable:
     """The executable of a program that XLA compiles as a whole.
 
     Args:
-        given: The program, and its hoisted numbers.
+        shared: The program, and its hoisted numbers.
         shorter: The program to compile in its place, if it differs.
     """
-    program, numbers = given
+    program, numbers = shared
     if numbers is None:
         function = lowered_whole(program if shorter is None else shorter)
     else:
-        function = lowered_whole(program, taking_literals, given.takes)
+        function = lowered_whole(program, taking_literals, shared.takes)
     is_tiered = has_two_tiers(program)
     return Executable(
         jax.jit(function), Settings(program.device, program.block.needs_x64, program.mesh),
         opaque=program.block.opaque, divided=program.mesh, tiered=program if is_tiered else None,
-        in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(given),
+        in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(shared),
         program=program,
     )  # fmt: skip
 
 
-def _apart_from_numbers(given: Hoisted, arrays: tuple[Any, ...]) -> tuple[tuple[float, ...], tuple[Any, ...]]:
+def _apart_from_numbers(shared: Hoisted, arrays: tuple[Any, ...]) -> tuple[tuple[float, ...], tuple[Any, ...]]:
     """The numbers among an executable's arguments, and the other arguments."""
-    return ((), arrays) if given.numbers is None else (tuple(np.asarray(arrays[0]).tolist()), arrays[1:])
+    return ((), arrays) if shared.numbers is None else (tuple(np.asarray(arrays[0]).tolist()), arrays[1:])
 
 
-def _in_partitions(given: Hoisted) -> Callable[..., tuple[Any, ...]]:
+def _in_partitions(shared: Hoisted) -> Callable[..., tuple[Any, ...]]:
     """The program in partitions, in case XLA cannot compile it as a whole."""
 
     @functools.lru_cache(8)
     def apart(numbers: tuple[float, ...]) -> Callable[..., tuple[Any, ...]]:
-        program = prepared(with_literals(given.program, numbers))
+        program = prepared(with_literals(shared.program, numbers))
         return in_partitions(program, cut(program.block))
 
     has_run = False
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         nonlocal has_run
-        numbers, rest = _apart_from_numbers(given, arrays)
+        numbers, rest = _apart_from_numbers(shared, arrays)
         try:
             results = apart(numbers)(*rest)
         except jax.errors.JaxRuntimeError as error:
             if not has_run:
                 error.add_note(
-                    f"nngrad: XLA cannot compile this program of {len(given.program.block.steps)} functions, whole or "
+                    f"nngrad: XLA cannot compile this program of {len(shared.program.block.steps)} functions, whole or "
                     "in partitions; compute the graph in several parts, or put the part that repeats into "
                     "F.jax_function"
                 )
@@ -198,8 +198,8 @@ def hoisted_of(program: Program) -> Hoisted:
         as_it_is = "hoist" in program.without or is_too_long(program) or program.group is not None
         return Hoisted(program, None) if as_it_is else hoisted(program)
 
-    found: Hoisted = _hoisted_of.part([op for op, _, _ in program.block.steps]).get(program, make)
-    return found
+    shared: Hoisted = _hoisted_of.part([op for op, _, _ in program.block.steps]).get(program, make)
+    return shared
 
 
 _jitted = BoundedCache.about_structures(512, most_bytes=512 << 20)
@@ -208,8 +208,8 @@ _jitted = BoundedCache.about_structures(512, most_bytes=512 << 20)
 
 def keep_executable(program: Program, executable: Executable, counts: Sequence[int]) -> Executable:
     """Cache the executable of a program; `counts` are the numbers of functions in its parts."""
-    kept: Executable = _part_for(program).keep(program, executable, bytes_of(*counts))
-    return kept
+    stored: Executable = _part_for(program).keep(program, executable, bytes_of(*counts))
+    return stored
 
 
 def _part_for(program: Program) -> BoundedCache:

@@ -305,7 +305,7 @@ def quick_options() -> dict[str, str | bool]:
             return False
         return True
 
-    return _OPTIONS if known(_OPTIONS) else {name: each for name, each in _OPTIONS.items() if known({name: each})}
+    return _OPTIONS if known(_OPTIONS) else {name: value for name, value in _OPTIONS.items() if known({name: value})}
 
 
 def has_two_tiers(program: Program) -> bool:

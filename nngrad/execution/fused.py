@@ -45,7 +45,7 @@ class FusedKey(NamedTuple):
 
     wanted: Wanted
     """The indices of the leaves that need a gradient."""
-    asked: Places
+    inside: Places
     """The intermediate Variables whose `need_grad` was set to True."""
     stop_gradients: Places
     """The intermediate Variables at which gradients stop."""
@@ -123,26 +123,27 @@ def gradient_graph(
 ) -> GradientGraph:
     """Emit the gradients that `key` asks for; `met` are the Variables that they pass, for the others see `fused_for`.
     """
-    seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, key.seeded, strict=True)]
+    pairs = zip(outputs, key.seeded, strict=True)
+    seeds = [leaf_of(NdArray.of_spec(y.spec)) if seeded else None for y, seeded in pairs]
     Switched(auto_forward=False, no_grad=False).from_now_on()
     leaves = [plan.leaves[i] for i in key.wanted]
-    given = [seed for seed in seeds if seed is not None]
+    present = [seed for seed in seeds if seed is not None]
 
     def program_of(gradients: list[Variable]) -> Program:
-        return _program(outputs, plan, gradients, given)[0]
+        return _program(outputs, plan, gradients, present)[0]
 
-    asked, retained_at = at(plan, key.asked), at(plan, key.retained)
+    inside, retained_at = at(plan, key.inside), at(plan, key.retained)
     places = dict(zip(map(id, retained_at), key.retained, strict=True))
-    inputs = [*leaves, *asked]
+    inputs = [*leaves, *inside]
     if places:
         _, active, _ = path_between(outputs, inputs)
         inputs += [y for y in retained_at if id(y) not in active and places[id(y)] in met]
-    found = emitted(Request(
+    graph = emitted(Request(
         outputs, inputs, seeds, retain=bool(places), retained_at=frozenset(places),
         recompute=recompute, runs_as=program_of,
     ))
-    retained = {places[id(y)]: gy for y, gy in found.retained}
-    return GradientGraph(found.gradients[: len(leaves)], given, retained)
+    retained = {places[id(y)]: gy for y, gy in graph.retained}
+    return GradientGraph(graph.gradients[: len(leaves)], present, retained)
 
 
 def _program(
@@ -171,7 +172,7 @@ def at(plan: RunPlan, places: Iterable[tuple[int, int]]) -> list[Variable]:
 
 def passed(outputs: list[Variable], plan: RunPlan, key: FusedKey) -> Passed:
     """The intermediate Variables that a gradient passes: those it can reach, and above which a leaf needs one."""
-    needing = {id(x) for x in (*[plan.leaves[i] for i in key.wanted], *at(plan, key.asked))}
+    needing = {id(x) for x in (*[plan.leaves[i] for i in key.wanted], *at(plan, key.inside))}
     for f in functions_of(outputs):
         if not needing.isdisjoint(map(id, f.inputs)):
             living = [ref() for ref in f._outputs]

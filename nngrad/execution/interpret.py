@@ -60,8 +60,8 @@ def executable_of_op(
 
 def results_of(f: Function, arrays: Sequence[Any]) -> Arrays:
     """The outputs of `f` for given input arrays."""
-    given = [*f.specs, *[x.spec for x in f.inputs]]
-    needs_x64 = any([s.needs_x64 for s in given]) or arguments_need_x64(f.arguments)
+    specs = [*f.specs, *[x.spec for x in f.inputs]]
+    needs_x64 = any([s.needs_x64 for s in specs]) or arguments_need_x64(f.arguments)
     device = None if f.context is None else f.context.device
     mesh = build_options().running.mesh
     out = executable_of_op(f.op, f.arguments, device, needs_x64, len(arrays) <= MOST_INPUTS_OF_AN_OP, mesh)(*arrays)
@@ -103,9 +103,9 @@ def run_unit(
 
 
 def _tell_around(kind: Kind, f: Function, inputs: Arrays, gradients: Arrays | None) -> None:
-    own = function_hooks.get(weakref.ref(f)) if function_hooks else None
+    hooks = function_hooks.get(weakref.ref(f)) if function_hooks else None
     event = Event(kind, f, inputs, (), gradients)
-    for hear in (*build_options().listeners[kind], *(own.values() if own else ())):
+    for hear in (*build_options().listeners[kind], *(hooks.values() if hooks else ())):
         hear(event)
 
 

@@ -107,8 +107,8 @@ def lower(program: Program) -> Way:
     runs these one after another; while JAX traces it, XLA is told to keep them apart.
     """
 
-    def function(found: Lowered) -> Way:
-        return in_one(found.program) if found.partitions is None else in_partitions(found.program, found.partitions)
+    def function(result: Lowered) -> Way:
+        return in_one(result.program) if result.partitions is None else in_partitions(result.program, result.partitions)
 
     return _by_platform(program, function, program.block.inputs)
 
@@ -124,7 +124,7 @@ def lowered_whole(
         takes: Shapes and dtypes of the arrays; by default the leaves'.
     """
     specs = program.block.inputs if takes is None else takes
-    return _by_platform(program, lambda found: function(found.program), specs, as_a_whole=True)
+    return _by_platform(program, lambda result: function(result.program), specs, as_a_whole=True)
 
 
 def lowered_where_it_runs(program: Program) -> Lowered:
@@ -140,8 +140,8 @@ def by_itself(op: Op, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         specs = tuple([spec_of(array.shape, array.dtype) for array in arrays])
         results = op.result_specs(specs, arguments)
         steps: tuple[Step, ...] = ((op, arguments, tuple(range(len(arrays)))),)
-        made = lowered_whole(Program(Block(specs, steps, (), tuple([~k for k in range(len(results))]))))(*arrays)
-        return made if op.multiple_results else made[0]
+        outputs = lowered_whole(Program(Block(specs, steps, (), tuple([~k for k in range(len(results))]))))(*arrays)
+        return outputs if op.multiple_results else outputs[0]
 
     return run if needs_passes(op) or bodies_in(arguments) else op.bind(arguments)
 
@@ -157,13 +157,13 @@ def _by_platform(
         if program.block.groups:  # JAX cannot choose between collectives, and a process knows its platform
             return function(lowered(program, platform_of(program), as_a_whole))
         other = lowered(program, None, as_a_whole)
-        others = {name: found for name in platforms() if (found := lowered(program, name, as_a_whole)) != other}
+        others = {name: result for name in platforms() if (result := lowered(program, name, as_a_whole)) != other}
         if not others:
             return function(other)
         for name in others:
             _lower_for(name)
         gives = [program.block.spec(i) for i in program.block.outputs]
-        return Ways({name: function(found) for name, found in others.items()}, function(other), takes, gives)
+        return Ways({name: function(result) for name, result in others.items()}, function(other), takes, gives)
 
     return lambda *arrays: made()(*arrays)
 
@@ -179,9 +179,9 @@ def in_partitions(program: Program, partitions: list[Partition]) -> Way:
         with apart(arrays):
             for function, partition in parts:
                 values |= partition.starts
-                given = [values[i] for i in partition.takes]
-                made = function(*given) if partition.numbers is None else function(partition.numbers, *given)
-                values.update(zip(partition.gives, made, strict=True))
+                inputs = [values[i] for i in partition.takes]
+                outputs = function(*inputs) if partition.numbers is None else function(partition.numbers, *inputs)
+                values.update(zip(partition.gives, outputs, strict=True))
                 for i in partition.done_with:
                     del values[i]
         return tuple([values[i] for i in program.block.outputs])
@@ -281,9 +281,9 @@ def _transposed(gradients: Sequence[Any], *arrays: Any, ways: Ways, settings: _S
     linear = [i for i, array in enumerate(arrays) if ad.is_undefined_primal(array)]
     shapes = [jax.ShapeDtypeStruct(arrays[i].aval.shape, arrays[i].aval.dtype) for i in linear]
     transpose = jax.linear_transpose(of_some(ways.expanded, arrays, linear), *shapes)
-    found = transpose(tuple(map(ad.instantiate_zeros, gradients)))
+    transposed = transpose(tuple(map(ad.instantiate_zeros, gradients)))
     results: list[Any] = [None] * len(arrays)
-    for i, gradient in zip(linear, found, strict=True):
+    for i, gradient in zip(linear, transposed, strict=True):
         results[i] = gradient
     return results
 

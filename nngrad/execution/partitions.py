@@ -63,17 +63,17 @@ def hoist_from(block: Block) -> tuple[Block, Numbers]:
     calls, specs = block.calls, block.spec_by_number
     hoisting = _Hoisting({}, {})
     steps = hoisting.steps(calls, specs, _free_indices(calls, specs))
-    within = _Hoisting({**hoisting.found}, {**hoisting.places})
+    within = _Hoisting({**hoisting.numbers}, {**hoisting.places})
     again = within.in_bodies(steps)
-    if len(within.found) <= len(hoisting.found) + MOST_IN_BODIES:
+    if len(within.numbers) <= len(hoisting.numbers) + MOST_IN_BODIES:
         hoisting, steps = within, again
-    return block.with_steps(steps) if hoisting.found else block, tuple(hoisting.found.values())
+    return block.with_steps(steps) if hoisting.numbers else block, tuple(hoisting.numbers.values())
 
 
 class _Hoisting(NamedTuple):
-    """Hoists numbers, and enters each in `found` and its place among them in `places`, by how it is written."""
+    """Hoists numbers, and enters each in `numbers` and its place among them in `places`, by how it is written."""
 
-    found: dict[str, float]
+    numbers: dict[str, float]
     places: dict[str, int]
 
     def steps(self, calls: Iterable[Call], specs: Mapping[int, Spec], indices: frozenset[int]) -> tuple[Step, ...]:
@@ -82,7 +82,7 @@ class _Hoisting(NamedTuple):
         for op, arguments, ins, outs in calls:
             if op.numbers and all([specs[i].differentiable for i in (*ins, *outs)]):
                 named = zip(op.argument_names, arguments, strict=True)
-                arguments = tuple([self._number(op, each) if name in op.numbers else each for name, each in named])
+                arguments = tuple([self._number(op, value) if name in op.numbers else value for name, value in named])
             elif op.by_index is not None:
                 key, *others = arguments
                 free = tuple([self._literal(i, f"[{i}]") if _is_index(i) and i in indices else i for i in key])
@@ -94,8 +94,8 @@ class _Hoisting(NamedTuple):
     def in_bodies(self, steps: Iterable[Step]) -> tuple[Step, ...]:
         """The steps with the numbers hoisted from their bodies, and from the bodies in these."""
         return tuple([
-            (op, tuple(map(self._in_body, given)) if isinstance(op, ControlOp) else given, ins)
-            for op, given, ins in steps
+            (op, tuple(map(self._in_body, arguments)) if isinstance(op, ControlOp) else arguments, ins)
+            for op, arguments, ins in steps
         ])
 
     def _in_body(self, argument: Any) -> Any:
@@ -108,20 +108,20 @@ class _Hoisting(NamedTuple):
 
     def _number(self, op: Op, number: Any) -> Any:
         if isinstance(number, tuple):
-            return tuple([self._number(op, each) for each in number])
+            return tuple([self._number(op, item) for item in number])
         if number in _SPECIAL or (op.own_way is not None and op.own_way(number)):
             return number
         return self._literal(number, float.hex(float(number)))
 
     def _literal(self, number: Any, written: str) -> HoistedLiteral:
-        self.found[written] = float(number)
+        self.numbers[written] = float(number)
         return _literal_at(self.places.setdefault(written, len(self.places)))
 
 
 def _free_indices(calls: Sequence[Call], specs: dict[int, Spec]) -> frozenset[int]:
     """The integer indices, as in `y[i]`, that are to be inputs; none if there are many, as in an unrolled recurrence,
     which is to be found. The first and the last row, but not element, often have a role of their own."""
-    found: set[int] = set()
+    indices: set[int] = set()
     for op, arguments, ins, _ in calls:
         if op.by_index is not None:
             named = op.named(arguments)
@@ -129,8 +129,8 @@ def _free_indices(calls: Sequence[Call], specs: dict[int, Spec]) -> frozenset[in
             margin = not all(map(_is_index, entries))
             for i, n in zip(entries, named.get("shape", specs[ins[0]].shape), strict=True):
                 if _is_index(i) and LONG_AXIS <= n <= MOST_PLACES and margin <= i < n - margin:
-                    found.add(i)
-    return frozenset(found) if len(found) <= FEW_INDICES else frozenset()
+                    indices.add(i)
+    return frozenset(indices) if len(indices) <= FEW_INDICES else frozenset()
 
 
 def _is_index(entry: Any) -> bool:
@@ -141,9 +141,9 @@ def _is_index(entry: Any) -> bool:
 def _by_index(op: Op) -> Op:
     """An op that computes the same, and takes indices as arrays. Nothing else can read its key."""
     assert op.by_index is not None
-    found = op.with_forward(op.by_index, f"{op.name}_by_index")
-    found.slice_keys = found.update_keys = found.shape = None
-    return found
+    twin = op.with_forward(op.by_index, f"{op.name}_by_index")
+    twin.slice_keys = twin.update_keys = twin.shape = None
+    return twin
 
 
 def hoisted_in(block: Block) -> int:
@@ -223,8 +223,8 @@ def taking_literals(program: Program) -> Callable[..., tuple[Any, ...]]:
     """A program as a function of an array of its hoisted literals and the arrays of the leaves."""
 
     def run(numbers: Any, *arrays: Any) -> tuple[Any, ...]:
-        each = [lax.index_in_dim(numbers, i, keepdims=False) for i in range(numbers.shape[0])]
-        return in_one(with_literals(program, each))(*arrays)
+        literals = [lax.index_in_dim(numbers, i, keepdims=False) for i in range(numbers.shape[0])]
+        return in_one(with_literals(program, literals))(*arrays)
 
     return run
 
@@ -270,8 +270,8 @@ def is_long(block: Block) -> bool:
     calls = block.calls
     results = set(block.outputs)
     joined = sum([i >= 0 for call in calls if call.op.joined_by is not None for i in call.ins])
-    given = sum([len(results.intersection(call.outs)) for call in calls if call.op.slice_keys is not None])
-    if joined + given > MOST_PARTS:
+    parts = sum([len(results.intersection(call.outs)) for call in calls if call.op.slice_keys is not None])
+    if joined + parts > MOST_PARTS:
         return True
     height: dict[int, int] = {}
     fused = [0]
@@ -373,13 +373,13 @@ def _partition(
     numbers: Numbers,
 ) -> Partition:
     """The partition of some calls; `last` gives the partition in which each value is last read."""
-    made = dict.fromkeys([i for call in group for i in call.outs])
-    takes = tuple([i for i in dict.fromkeys([i for call in group for i in call.ins]) if i not in made])
+    results = dict.fromkeys([i for call in group for i in call.outs])
+    takes = tuple([i for i in dict.fromkeys([i for call in group for i in call.ins]) if i not in results])
     places = {i: n for n, i in enumerate(takes)}
-    gives = tuple([i for i in made if last.get(i, place) > place])
+    gives = tuple([i for i in results if last.get(i, place) > place])
     calls = [call._replace(ins=tuple([places.get(i, i) for i in call.ins])) for call in group]
-    block, own = _renumbered(Block.of(tuple([specs[i] for i in takes]), calls, gives))
+    block, literal_places = _renumbered(Block.of(tuple([specs[i] for i in takes]), calls, gives))
     return Partition(
         block, takes, gives, tuple([i for i in takes if last[i] == place]),
-        {i: starts[i] for i in takes if i in starts}, as_array([numbers[i] for i in own], block.needs_x64),
+        {i: starts[i] for i in takes if i in starts}, as_array([numbers[i] for i in literal_places], block.needs_x64),
     )  # fmt: skip

@@ -38,7 +38,7 @@ def with_loops_together(block: Block) -> Block:
             rank += 1
         ranks.update(dict.fromkeys(call.outs, rank))
     instead: dict[int, int] = {}
-    made: dict[int, Call] = {}
+    fused: dict[int, Call] = {}
     count = sum([len(call.outs) for call in calls])
     for side in sides.values():
         op = side[0].op
@@ -47,26 +47,26 @@ def with_loops_together(block: Block) -> Block:
             outs = tuple([~(count + k) for k in range(len(op.result_specs((), group.arguments)))])
             count += len(outs)
             one = Call(op, group.arguments, group.ins, outs)
-            for member, own in zip(group.members, group.outs, strict=True):
-                instead.update(zip(side[member].outs, [outs[k] for k in own], strict=True))
-                made[id(side[member])] = one
-    if not made:
+            for member, member_outs in zip(group.members, group.outs, strict=True):
+                instead.update(zip(side[member].outs, [outs[k] for k in member_outs], strict=True))
+                fused[id(side[member])] = one
+    if not fused:
         return block
-    return Block.of(block.inputs, _in_order(calls, made, instead), [instead.get(i, i) for i in block.outputs])
+    return Block.of(block.inputs, _in_order(calls, fused, instead), [instead.get(i, i) for i in block.outputs])
 
 
 def _is_loop(op: Op) -> bool:
     return isinstance(op, ControlOp) and op.is_loop
 
 
-def _in_order(calls: Sequence[Call], made: dict[int, Call], instead: dict[int, int]) -> list[Call]:
-    """The calls, with some replaced by those in `made`, in topological order."""
-    kept = [made.get(id(call), call) for call in calls]
-    found = {
-        id(call): call._replace(ins=tuple([instead.get(i, i) for i in call.ins])) for call in kept
+def _in_order(calls: Sequence[Call], fused: dict[int, Call], instead: dict[int, int]) -> list[Call]:
+    """The calls, with some replaced by those in `fused`, in topological order."""
+    current = [fused.get(id(call), call) for call in calls]
+    renumbered = {
+        id(call): call._replace(ins=tuple([instead.get(i, i) for i in call.ins])) for call in current
     }
-    source = {out: call for call in found.values() for out in call.outs}
-    return operands_first(found.values(), lambda call: [source[i] for i in call.ins if i in source])
+    source = {out: call for call in renumbered.values() for out in call.outs}
+    return operands_first(renumbered.values(), lambda call: [source[i] for i in call.ins if i in source])
 
 
 class Pass(NamedTuple):
@@ -138,17 +138,17 @@ def all_passes() -> tuple[Pass, ...]:
 
 def names_of_passes() -> frozenset[str]:
     """The names of all passes."""
-    return frozenset([each.name for each in all_passes()])
+    return frozenset([pass_.name for pass_ in all_passes()])
 
 
 def platforms() -> tuple[str, ...]:
     """The platforms with passes of their own."""
-    return tuple(dict.fromkeys([each.platform for each in lowering_passes() if each.platform is not None]))
+    return tuple(dict.fromkeys([pass_.platform for pass_ in lowering_passes() if pass_.platform is not None]))
 
 
 def needs_passes(op: Op) -> bool:
     """True if some platform has a pass for an op that runs by itself."""
-    return any([each.of_single_ops is not None and each.of_single_ops(op) for each in lowering_passes()])
+    return any([pass_.of_single_ops is not None and pass_.of_single_ops(op) for pass_ in lowering_passes()])
 
 
 def passes(*, without: Iterable[str] = ()) -> Switched:
@@ -163,7 +163,7 @@ def passes(*, without: Iterable[str] = ()) -> Switched:
         TypeError: `without` is a string.
         ValueError: A name in `without` is not that of a pass.
     """
-    known = [each.name for each in all_passes()]
+    known = [pass_.name for pass_ in all_passes()]
     return Switched(without_passes=left_out(without, known, "pass", "passes", "nn.show_passes(y)"))
 
 
@@ -185,10 +185,10 @@ def _stages(program: Program, platform: str | None, as_a_whole: bool) -> list[St
     """Each pass for a platform in turn; see `lowered`."""
     block, stages = program.block, []
     without = program.without | ({"partition"} if as_a_whole else set())
-    for each in lowering_passes():
-        if each.platform in (None, platform):
-            result = each.run(block) if each.name not in without and each.may_apply(block) else block
-            stages.append((each, block, result))
+    for pass_ in lowering_passes():
+        if pass_.platform in (None, platform):
+            result = pass_.run(block) if pass_.name not in without and pass_.may_apply(block) else block
+            stages.append((pass_, block, result))
             if isinstance(result, list):
                 break
             block = result
@@ -197,10 +197,10 @@ def _stages(program: Program, platform: str | None, as_a_whole: bool) -> list[St
 
 def _tell(program: Program, stages: Iterable[Stage]) -> None:
     """Tell of passes, if anything listens."""
-    for each, before, result in stages if build_options().hears("passed") else ():
+    for pass_, before, result in stages if build_options().hears("passed") else ():
         partitions, after = ([part.block for part in result], before) if isinstance(result, list) else ([], result)
         hoisted = hoisted_in(after) - hoisted_in(before)
-        event = PassEvent(each.name, each.what, each.name in program.without, before, after, hoisted, partitions)
+        event = PassEvent(pass_.name, pass_.what, pass_.name in program.without, before, after, hoisted, partitions)
         for hear in build_options().listeners["passed"]:
             hear(event)
 

@@ -61,15 +61,15 @@ class RunPlan:
         for made_by, y in living:
             if y._group is not None:
                 self.members.setdefault(y._group, []).append(made_by.serial)
-        kept = [y for f, y in living if y.persistent and f not in roots]
+        persistent = [y for f, y in living if y.persistent and f not in roots]
         for f in roots:
             if f is not None and f.op.reads == 0:  # it only serves to compute its inputs
-                kept += [x for x in f.inputs if x.parent is not None]
+                persistent += [x for x in f.inputs if x.parent is not None]
         # No process can recompute such a result alone, so each keeps it for readers of Variables that depend on it.
-        given = set(map(id, outputs))
-        self.exchanged = [y for f in exchanging(functions) for y in f.outputs if id(y) not in given]
-        kept += self.exchanged
-        self.kept = list({id(y): y for y in kept}.values())
+        output_ids = set(map(id, outputs))
+        self.exchanged = [y for f in exchanging(functions) for y in f.outputs if id(y) not in output_ids]
+        persistent += self.exchanged
+        self.kept = list({id(y): y for y in persistent}.values())
         linear = linearize([*outputs, *self.kept], device=device_of(outputs), functions=functions)
         self.functions = [f for f in linear.functions if f not in roots]
         self.program: Program = linear.program
@@ -232,10 +232,10 @@ def source_of(variable: Variable) -> list[Variable]:
         x = f.inputs[0]
     if f is None:
         return []
-    own = f.op.results_for_users(f.arguments) if isinstance(f.op, ControlOp) else None
-    specs = f.specs[:own]
+    count = f.op.results_for_users(f.arguments) if isinstance(f.op, ControlOp) else None
+    specs = f.specs[:count]
     is_wanted = x.index < len(specs) and (len(specs) > 1 or (is_part and any([g.heavy for g in functions_of([x])])))
-    return list(f.outputs[:own]) if is_wanted and sum([s.nbytes for s in specs]) <= MOST_BYTES_KEPT else []
+    return list(f.outputs[:count]) if is_wanted and sum([s.nbytes for s in specs]) <= MOST_BYTES_KEPT else []
 
 
 _sources: weakref.WeakKeyDictionary[Function, tuple[RunPlan, Read, Sequence[Any]]] = weakref.WeakKeyDictionary()

@@ -106,10 +106,10 @@ def arrays_of(
 
 def default_device() -> jax.Device:
     """The device for arrays that are committed to none."""
-    given: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
-    if given is None or isinstance(given, str):
-        return jax.devices(given)[0]
-    device: jax.Device = given
+    configured: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
+    if configured is None or isinstance(configured, str):
+        return jax.devices(configured)[0]
+    device: jax.Device = configured
     return device
 
 

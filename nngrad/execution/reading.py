@@ -127,21 +127,21 @@ def _alone(variable: Variable, snapshot: Run | None) -> tuple[Any, Run | Read]:
 def _from_exchanged(variable: Variable, snapshot: Run) -> Any:
     """The value of a Variable from values that a forward exchanged with other processes, which take no part now."""
     exchanged = snapshot.exchanged
-    given: dict[int, tuple[Variable, Any]] = {}
+    received: dict[int, tuple[Variable, Any]] = {}
 
     def is_to_compute(x: Variable) -> bool:
         number = None if x.parent is None else (x.parent.serial, x.index)
         if number in exchanged:
-            given[id(x)] = x, exchanged[number]
+            received[id(x)] = x, exchanged[number]
         return number not in exchanged
 
     functions = functions_of([variable], through=is_to_compute)
-    if given and not functions:
-        return given[id(variable)][1]
-    first = [x for x, _ in given.values()]
+    if received and not functions:
+        return received[id(variable)][1]
+    first = [x for x, _ in received.values()]
     linear = linearize([variable], first=first, device=device_of([variable]), effects=False, functions=functions)
     by_leaf = snapshot.by_leaf()
-    arrays = [given[id(x)][1] if id(x) in given else by_leaf[id(x)] for x in linear.leaves]
+    arrays = [received[id(x)][1] if id(x) in received else by_leaf[id(x)] for x in linear.leaves]
     return executables.of(linear.program)(*arrays)[0]
 
 
@@ -165,24 +165,24 @@ def _together(group: OutputGroup, places: list[int], snapshot: Run | None) -> _C
         how = group.run = _Together(places, computed, linear.program, linear.leaves, executables.of(linear.program))
     arrays, state = _arrays_of(tuple(map(id, how.leaves)), how.leaves, snapshot)
     results = zip(group.members_at(how.computed), how.executable(*arrays), strict=True)
-    found = [(y, array) for y, array in results if y is not None]
-    return _Computed([y for y, _ in found], [array for _, array in found], state)
+    pairs = [(y, array) for y, array in results if y is not None]
+    return _Computed([y for y, _ in pairs], [array for _, array in pairs], state)
 
 
 def _linearized(group: OutputGroup, places: list[int]) -> tuple[list[int], Linearized]:
     """The members at these places that can be computed, and their program. It does not depend on whether somebody still
     holds all of them."""
     living = {i: y for i, y in zip(places, group.members_at(places), strict=True) if y is not None}
-    found = _program_of([*living.values()])
+    linear = _program_of([*living.values()])
     if len(living) == len(places):
-        return places, found
+        return places, linear
     again = group.built_again()
     if again is not None:
         twins = _program_of([again[i] for i in living])
         # Otherwise the graph has changed since, or user code builds a different one each time.
-        if twins.program == found.program and list(map(id, twins.leaves)) == list(map(id, found.leaves)):
+        if twins.program == linear.program and list(map(id, twins.leaves)) == list(map(id, linear.leaves)):
             return places, _program_of([again[i] for i in places])
-    return [*living], found
+    return [*living], linear
 
 
 def _program_of(outputs: Sequence[Variable]) -> Linearized:

@@ -396,7 +396,7 @@ def is_union(annotation: Any) -> bool:
 def text_of_kind(annotation: Any) -> Any:
     """The type that a caller may pass for an argument with this annotation, without its kind."""
     if is_union(annotation):
-        return functools.reduce(operator.or_, [text_of_kind(each) for each in get_args(annotation)])
+        return functools.reduce(operator.or_, [text_of_kind(member) for member in get_args(annotation)])
     kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     return kind | Variable if may_be_variable(annotation) else kind
 

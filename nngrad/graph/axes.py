@@ -56,8 +56,8 @@ class AxisMap:
         (places,) = self.places(f)
         if len(condition) != len(f.specs[0].shape):
             return None
-        kept = [b for b in places if b is not None and condition[b] != 1]
-        if kept != sorted(kept) or sum([n != 1 for n in condition]) != len(kept):
+        carried = [b for b in places if b is not None and condition[b] != 1]
+        if carried != sorted(carried) or sum([n != 1 for n in condition]) != len(carried):
             return None
         return tuple([1 if b is None else condition[b] for b in places])
 

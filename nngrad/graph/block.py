@@ -168,21 +168,21 @@ class Block:
     def results(self) -> tuple[tuple[Spec, ...], ...]:
         """Shapes and dtypes of each step's results."""
         specs: list[Spec] = []
-        found = []
+        by_step = []
         for op, arguments, ins in self.steps:
-            found.append(op.result_specs(tuple([self.inputs[i] if i >= 0 else specs[~i] for i in ins]), arguments))
-            specs += found[-1]
-        return tuple(found)
+            by_step.append(op.result_specs(tuple([self.inputs[i] if i >= 0 else specs[~i] for i in ins]), arguments))
+            specs += by_step[-1]
+        return tuple(by_step)
 
     @functools.cached_property
     def specs(self) -> tuple[Spec, ...]:
         """Shape and dtype of each value of the steps."""
-        return tuple([spec for made in self.results for spec in made])
+        return tuple([spec for step_specs in self.results for spec in step_specs])
 
     @functools.cached_property
     def outs(self) -> tuple[tuple[int, ...], ...]:
         """The value numbers of each step's results."""
-        counts = [len(made) for made in self.results]
+        counts = [len(step_specs) for step_specs in self.results]
         ends = itertools.accumulate(counts)
         return tuple([tuple([~k for k in range(end - n, end)]) for end, n in zip(ends, counts, strict=True)])
 
@@ -251,7 +251,7 @@ class Block:
     @functools.cached_property
     def producers(self) -> tuple[int, ...]:
         """The index of the step that computes each value."""
-        return tuple([k for k, made in enumerate(self.results) for _ in made])
+        return tuple([k for k, step_specs in enumerate(self.results) for _ in step_specs])
 
     @functools.cached_property
     def _arguments(self) -> list[Any]:
@@ -290,7 +290,7 @@ class Block:
     @property
     def stops_gradients(self) -> bool:
         """True if gradients stop at a value in it or in a nested body."""
-        within = [body for _, given, _ in self.steps for body in bodies_in(given)]
+        within = [body for _, arguments, _ in self.steps for body in bodies_in(arguments)]
         return bool(self.stop_gradients) or any([body.stops_gradients for body in within])
 
     def run(self, arrays: Sequence[Any], steps: Iterable[Step] | None = None) -> list[Any]:
@@ -327,7 +327,8 @@ class Block:
             inputs: Shape and dtype of each.
             places: The new index of each present input.
         """
-        steps = tuple([(op, given, tuple([places[i] if i >= 0 else i for i in ins])) for op, given, ins in self.steps])
+        moved = [tuple([places[i] if i >= 0 else i for i in ins]) for _, _, ins in self.steps]
+        steps = tuple([(op, arguments, ins) for (op, arguments, _), ins in zip(self.steps, moved, strict=True)])
         outputs = tuple([places[i] if i >= 0 else i for i in self.outputs])
         taken = None if self.taken is None else self.taken.with_inputs(inputs, places)
         return Block(inputs, steps, self.orders, outputs, self.stop_gradients, self.places, taken=taken)
@@ -382,77 +383,79 @@ class Block:
         known = self._known_ranks
         if known is None or known[0] != above:
             ranks, values = [], above[:]
-            for (_, _, places, made, _) in zip(*self._columns, strict=True):
+            for (_, _, places, step_specs, _) in zip(*self._columns, strict=True):
                 ranks.append(max([values[i] for i in places], default=0))
-                values += [ranks[-1] + 1] * len(made)
+                values += [ranks[-1] + 1] * len(step_specs)
             self._known_ranks = known = above, ranks
         return known[1]
 
     def inputs_above(self, numbers: Iterable[int]) -> tuple[int, ...]:
         """The inputs that the values with these numbers depend on."""
-        producers, found = self.producers, set(numbers)
-        waiting = [*found]
+        producers, above = self.producers, set(numbers)
+        waiting = [*above]
         while waiting:
             i = waiting.pop()
-            new = [] if i >= 0 else [k for k in self.steps[producers[~i]][2] if k not in found]
-            found.update(new)
+            new = [] if i >= 0 else [k for k in self.steps[producers[~i]][2] if k not in above]
+            above.update(new)
             waiting += new
-        return tuple(sorted([i for i in found if i >= 0]))
+        return tuple(sorted([i for i in above if i >= 0]))
 
     def reach(self, moving: Iterable[int]) -> set[int]:
         """The numbers of all values that depend differentiably on the inputs `moving`, and of these inputs."""
-        found = {i for i in moving if self.inputs[i].differentiable}
+        reached = {i for i in moving if self.inputs[i].differentiable}
         for (_, _, ins), outs in zip(self.steps, self.outs, strict=True):
-            if not found.isdisjoint(ins):
-                found.update([n for n in outs if self.spec(n).differentiable and n not in self.stop_gradients])
-        return found
+            if not reached.isdisjoint(ins):
+                reached.update([n for n in outs if self.spec(n).differentiable and n not in self.stop_gradients])
+        return reached
 
     def depending(self, inputs: Iterable[int]) -> set[int]:
         """The numbers of all values that depend on the given inputs, differentiably or not, and of these inputs."""
-        found = set(inputs)
+        dependent = set(inputs)
         for (op, arguments, ins), outs in zip(self.steps, self.outs, strict=True):
-            given = [i in found for i in ins]
-            if any(given):
-                depends = dependence(op, arguments, given, len(outs))
-                found.update([i for i, does in zip(outs, depends, strict=True) if does])
-        return found
+            marked = [i in dependent for i in ins]
+            if any(marked):
+                depends = dependence(op, arguments, marked, len(outs))
+                dependent.update([i for i, does in zip(outs, depends, strict=True) if does])
+        return dependent
 
     def gradient(
-        self, given: tuple[int, ...], wanted: tuple[int, ...], fixed: tuple[int, ...], held: tuple[int, ...]
+        self, seeded: tuple[int, ...], wanted: tuple[int, ...], fixed: tuple[int, ...], held: tuple[int, ...]
     ) -> BlockGradient:
         """The body that computes the gradient of <seeds, values> with respect to some of the inputs.
 
         Args:
-            given: Numbers of the values, one per seed.
+            seeded: Numbers of the values, one per seed.
             wanted: The inputs to differentiate by.
             fixed: Inputs that are the same at each run, and values that are kept: what depends only on them is not.
             held: Other inputs and values that are available in any case, needed or not.
         """
-        result: BlockGradient = engine.body_gradient(self, given, wanted, fixed, held)
+        result: BlockGradient = engine.body_gradient(self, seeded, wanted, fixed, held)
         return result
 
-    def tangent(self, moving: tuple[int, ...], along: tuple[int, ...], kept: tuple[int, ...] = ()) -> BlockTangent:
+    def tangent(self, moving: tuple[int, ...], along: tuple[int, ...], saved: tuple[int, ...] = ()) -> BlockTangent:
         """The body that computes the outputs and the tangents of some values.
 
         Args:
             moving: The inputs that have tangents.
             along: Numbers of the values whose tangents are wanted.
-            kept: Numbers of values that are passed in, and not recomputed.
+            saved: Numbers of values that are passed in, and not recomputed.
         """
-        result: BlockTangent = engine.body_tangent(self, moving, along, kept)
+        result: BlockTangent = engine.body_tangent(self, moving, along, saved)
         return result
 
-    def batched(self, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]) -> Block:
+    def batched(
+        self, input_kinds: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]
+    ) -> Block:
         """The body vectorised over a batch axis of some of the inputs.
 
         Args:
-            given: For each input, "each" if it has the leading batch axis, and "" if it is as it was.
+            input_kinds: For each input, "each" if it has the leading batch axis, and "" if it is as it was.
             count: The size of the axis.
             wanted: Numbers of the values to return.
             kinds: For each of these, "each" or "sum", or "" to have the axis only if it depends on an input that has
                 it.
         """
-        result: Block = engine.body_batched(self, given, count, wanted, kinds)
+        result: Block = engine.body_batched(self, input_kinds, count, wanted, kinds)
         return result
 
     def __eq__(self, other: object) -> bool:
@@ -508,5 +511,5 @@ def has_opaque(arguments: Iterable[Any]) -> bool:
 
 def bodies_in(arguments: Iterable[Any]) -> list[Block]:
     """The bodies among static arguments, including those in tuples."""
-    found = [each for argument in arguments for each in (argument if isinstance(argument, tuple) else (argument,))]
-    return [body for body in found if isinstance(body, Block)]
+    items = [item for argument in arguments for item in (argument if isinstance(argument, tuple) else (argument,))]
+    return [body for body in items if isinstance(body, Block)]

@@ -136,11 +136,11 @@ class BodyOp(Op):
 
     # ---------------------------------------------------------------- axes
 
-    def dependence(self, arguments: tuple[Any, ...], given: Sequence[bool]) -> Sequence[bool] | None:
-        """Which outputs depend on the inputs marked in `given`, at least one of which is; None: all do."""
+    def dependence(self, arguments: tuple[Any, ...], marked: Sequence[bool]) -> Sequence[bool] | None:
+        """Which outputs depend on the inputs marked in `marked`, at least one of which is; None: all do."""
         return None
 
-    def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed | None:
+    def followed(self, f: Function, axes_of_inputs: Given, count: int, walk: Walk) -> Followed | None:
         """For each output that depends on the given inputs, where `count` of their axes are carried; None if the fact
         `axes` determines it."""
         return None
@@ -232,10 +232,10 @@ def in_place_of(op: Op, arguments: tuple[Any, ...]) -> Block | None:
     return op.inlines_to(arguments) if isinstance(op, ControlOp) else None
 
 
-def dependence(op: Op, arguments: tuple[Any, ...], given: Sequence[bool], count: int) -> Sequence[bool]:
-    """Which of `count` outputs depend on the inputs `given`, at least one of which is."""
-    found = op.dependence(arguments, given) if isinstance(op, BodyOp) else None
-    return [True] * count if found is None else found
+def dependence(op: Op, arguments: tuple[Any, ...], marked: Sequence[bool], count: int) -> Sequence[bool]:
+    """Which of `count` outputs depend on the inputs `marked`, at least one of which is."""
+    declared = op.dependence(arguments, marked) if isinstance(op, BodyOp) else None
+    return [True] * count if declared is None else declared
 
 
 def bodies_of(f: Function) -> tuple[Within, ...]:

@@ -15,10 +15,10 @@ def of_some(function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int
     """`function` of only the inputs at `places`, with the others held fixed at `arrays`."""
 
     def of_moving(*moving: Any) -> tuple[Any, ...]:
-        given = list(arrays)
+        inputs = list(arrays)
         for i, array in zip(places, moving, strict=True):
-            given[i] = array
-        return tuple(function(*given))
+            inputs[i] = array
+        return tuple(function(*inputs))
 
     return of_moving
 

@@ -99,38 +99,39 @@ def captured(
     precision = options.applying.precision if options.emitting.builder is None else None
     Switched(simplify=options.emitting.simplify, body=since, precision=precision).from_now_on(alone=True)
     watch(locate, *MADE).from_now_on()
-    own = [placeholder(spec, owner, x) for spec, x in zip(inputs, arguments or [None] * len(inputs), strict=True)]
+    pairs = zip(inputs, arguments or [None] * len(inputs), strict=True)
+    placeholders = [placeholder(spec, owner, x) for spec, x in pairs]
     try:
-        outputs = function(own)
+        outputs = function(placeholders)
     except Exception as error:
         error.add_note(f"in the body of {owner}{place_of_function(written)}")
         raise
     within_body = functools.partial(functions_of, through=lambda x: x.parent is None or x.parent.serial > since)
-    made = within_body(outputs)
-    before = _alone(made, own) if often and not updates else frozenset[Function]()
-    made = [f for f in made if f not in before]
-    newest = _new_values(made, own, f"{owner}: ", f"in the body{place_of_function(written)}", updates)
+    functions = within_body(outputs)
+    before = _alone(functions, placeholders) if often and not updates else frozenset[Function]()
+    functions = [f for f in functions if f not in before]
+    newest = _new_values(functions, placeholders, f"{owner}: ", f"in the body{place_of_function(written)}", updates)
     updated = tuple([leaf for leaf, _ in newest])
     results = [*[value for _, value in newest], *outputs]
-    within = _within(within_body(results), [*updated, *own], often, before)
-    given = [*updated, *own, *within.keys]
+    within = _within(within_body(results), [*updated, *placeholders], often, before)
+    body_inputs = [*updated, *placeholders, *within.keys]
     derived = [y for f in within.functions for y in f.outputs if y.derived_by is not None]
-    differentiated = [y for each in derivations_of(derived) for y in each.outputs] if derived else []
+    differentiated = [y for derivation in derivations_of(derived) for y in derivation.outputs] if derived else []
     more = within
     if differentiated:  # derivatives also need what these differentiated, and the leaves that only a loss reads
-        more = _within(within_body([*results, *differentiated]), [*updated, *own], often, before)
+        more = _within(within_body([*results, *differentiated]), [*updated, *placeholders], often, before)
         if more.keys != within.keys or any([f.effects for f in more.functions]):
             more, differentiated = within, []
-    inside = {id(x) for x in given} | {id(y) for f in more.functions for y in f.outputs}
+    inside = {id(x) for x in body_inputs} | {id(y) for f in more.functions for y in f.outputs}
     read = [x for f in more.functions for x in f.inputs] + results + differentiated
     variables = list({id(x): x for x in read if id(x) not in inside}.values())
-    return Captured(close(results, [*variables, *given], len(variables)), tuple(variables), updated, within.keys)
+    return Captured(close(results, [*variables, *body_inputs], len(variables)), tuple(variables), updated, within.keys)
 
 
-def _alone(functions: Iterable[Function], own: Sequence[Variable]) -> frozenset[Function]:
-    """The functions among `functions`, given by ascending rank, that update leaves and depend neither on `own`, the
-    inputs of a body, nor on a key."""
-    moving = {id(x) for x in own}
+def _alone(functions: Iterable[Function], placeholders: Sequence[Variable]) -> frozenset[Function]:
+    """The functions among `functions`, given by ascending rank, that update leaves and depend neither on
+    `placeholders`, the inputs of a body, nor on a key."""
+    moving = {id(x) for x in placeholders}
     alone = []
     for f in functions:
         if any([id(x) in moving or x.key_source is not None for x in f.inputs]):
@@ -141,27 +142,27 @@ def _alone(functions: Iterable[Function], own: Sequence[Variable]) -> frozenset[
 
 
 def _new_values(
-    made: Iterable[Function], own: Sequence[Variable], owner: str, place: str, allowed: bool
+    functions: Iterable[Function], placeholders: Sequence[Variable], owner: str, place: str, allowed: bool
 ) -> list[tuple[Variable, Variable]]:
     """The leaves that functions, given by ascending rank, update, each with its last new value.
 
     If several update one leaf, each starts from the value computed by the previous one.
     """
-    given = {id(x) for x in own}
+    ids = {id(x) for x in placeholders}
     newest: dict[int, tuple[Variable, Variable]] = {}
-    for f in made:
+    for f in functions:
         for leaf, _ in f.effects:
             if not allowed:
                 raise ValueError(
                     f"{owner}{f.op.name} {place} updates a Variable, which is not possible there. Return the value "
                     "and update the Variable outside, or use a function that updates nothing (batch_stat=False)"
                 )
-            if id(leaf) in given:
+            if id(leaf) in ids:
                 raise ValueError(
                     f"{owner}{f.op.name} {place} updates an argument of the body, but only leaves can be updated; "
                     "return the new value as a carry for the next step"
                 )
-    for leaf, value, in_turn in updates_by(made):
+    for leaf, value, in_turn in updates_by(functions):
         before = newest.get(id(leaf))
         newest[id(leaf)] = leaf, value if before is None or in_turn else _with_leaf(value, leaf, before[1])
     return list(newest.values())
@@ -169,11 +170,11 @@ def _new_values(
 
 def _with_leaf(value: Variable, leaf: Variable, instead: Variable) -> Variable:
     """`value` recomputed with `instead` in place of a leaf."""
-    found = {id(leaf): instead}
+    replaced = {id(leaf): instead}
     for f in path_between([value], [leaf], of_values=True)[0]:
-        made = create(f.op, tuple([found.get(id(x), x) for x in f.inputs]), f.arguments, order=f.order)
-        found |= zip([id(y) for y in f.outputs], made if f.op.multiple_results else (made,), strict=True)
-    return found.get(id(value), value)
+        outputs = create(f.op, tuple([replaced.get(id(x), x) for x in f.inputs]), f.arguments, order=f.order)
+        replaced |= zip([id(y) for y in f.outputs], outputs if f.op.multiple_results else (outputs,), strict=True)
+    return replaced.get(id(value), value)
 
 
 def place_of_function(function: Callable[..., Any]) -> str:
@@ -190,14 +191,14 @@ class _Within(NamedTuple):
 
 
 def _within(
-    functions: Iterable[Function], own: Sequence[Variable], often: bool, before: frozenset[Function]
+    functions: Iterable[Function], placeholders: Sequence[Variable], often: bool, before: frozenset[Function]
 ) -> _Within:
-    """The functions, of those given by ascending rank, that run each time a body with the inputs `own` does; this
-    includes those that update leaves, except the ones in `before`."""
-    moving: set[int] = {id(x) for x in own}
+    """The functions, of those given by ascending rank, that run each time a body with the inputs `placeholders` does;
+    this includes those that update leaves, except the ones in `before`."""
+    moving: set[int] = {id(x) for x in placeholders}
     constants: set[int] = set()
     keys: dict[int, Variable] = {}
-    found = []
+    running = []
     for f in functions:
         keys |= {id(x): x for x in f.inputs if x.key_source is not None}
         updates = f.effects and f not in before
@@ -207,5 +208,5 @@ def _within(
             moving |= {id(y) for y in f.outputs}
         elif often:
             continue
-        found.append(f)
-    return _Within(found, tuple(keys.values()))
+        running.append(f)
+    return _Within(running, tuple(keys.values()))

@@ -58,7 +58,7 @@ class Closing(dict[Variable, int]):
             self.leaves.append(x)
         else:
             before = self.functions[: self.functions.index(f)]
-            number = ~(sum([len(each.specs) for each in before]) + x.index)
+            number = ~(sum([len(earlier.specs) for earlier in before]) + x.index)
         self[x] = number
         return number
 
@@ -157,22 +157,22 @@ class Closing(dict[Variable, int]):
                 through another, unseen here, and is left out.
             places: Where the user wrote the steps so far.
         """
-        found = []
+        records = []
         for derivation in derivations_of(self.derived):
-            given = [*derivation.outputs, *derivation.inputs, *[x for x in derivation.seeds if x is not None]]
-            more = functions_of(given, through=lambda x: not self.has(x))
-            made = {x for f in more for x in f.outputs}
-            there = all([x in made or self.has(x) for x in (*given, *[x for f in more for x in f.inputs])])
+            variables = [*derivation.outputs, *derivation.inputs, *[x for x in derivation.seeds if x is not None]]
+            more = functions_of(variables, through=lambda x: not self.has(x))
+            computed = {x for f in more for x in f.outputs}
+            there = all([x in computed or self.has(x) for x in (*variables, *[x for f in more for x in f.inputs])])
             if there and not any([f.effects for f in more]):
                 self.write(more)
                 results = [g if g is not None and g in self else None for g in [ref() for ref in derivation.results]]
                 inputs = self.numbers(derivation.inputs)
                 if not any([0 <= i < outside for i in inputs]):
-                    found.append(GradientTaken(
+                    records.append(GradientTaken(
                         self.numbers(derivation.outputs), inputs, self.numbers(derivation.seeds), self.numbers(results)
                     ))  # fmt: skip
         places = [*places, *[None] * (len(self.steps) - len(places))]
-        return GradientsTaken(self.block((), places), tuple(found)) if found else None
+        return GradientsTaken(self.block((), places), tuple(records)) if records else None
 
     def block_to_run(self, outputs: Iterable[int]) -> Block:
         """The block without what matters only for gradients: graphs that compute the same share an executable."""
@@ -212,8 +212,8 @@ def close(outputs: Sequence[Variable], inputs: Sequence[Variable], outside: int 
 
 def derivations_of(derived: Iterable[Variable]) -> list[Any]:
     """The known derivations of results of `grad`, except those with stopped gradients on the path."""
-    found = dict.fromkeys([getattr(g.derived_by, "derivation", None) for g in derived])
-    return [each for each in found if each is not None and not each.stop_gradients]
+    derivations = dict.fromkeys([getattr(g.derived_by, "derivation", None) for g in derived])
+    return [derivation for derivation in derivations if derivation is not None and not derivation.stop_gradients]
 
 
 def source_location_of(f: Function) -> SourceLocation | None:

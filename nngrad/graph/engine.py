@@ -216,9 +216,9 @@ class CellOperators:
         def size_from_axis(self, axis: int = -1) -> int: ...
 
 
-def provide(what: Engine | type[Any], given: Mapping[str, Any]) -> None:
+def provide(what: Engine | type[Any], implementations: Mapping[str, Any]) -> None:
     """Implement the declarations above, by name."""
-    for name, meaning in given.items():
+    for name, meaning in implementations.items():
         setattr(what, name, meaning)
 
 

@@ -229,15 +229,16 @@ class Schema:
                 f"if not all([x.__class__ is Variable for x in {name}]):"
                 f" {name} = variables({name}, {names}, {self.name!r})",
                 f"if not {name}: raise TypeError('{self.name}: give at least one Variable as {name}')",
-                *[f"{each} = check_{each}({each}, len({name}))" for each in self._each],
+                *[f"{argument} = check_{argument}({argument}, len({name}))" for argument in self._each],
             ]
         if not self.inputs:
             return []
-        given = [f"{n}.__class__ is not Variable" for n in self.inputs if n not in self.optional]
-        given += [f"({n}.__class__ is not Variable and {n} is not None)" for n in self.optional]
+        conditions = [f"{n}.__class__ is not Variable" for n in self.inputs if n not in self.optional]
+        conditions += [f"({n}.__class__ is not Variable and {n} is not None)" for n in self.optional]
         listed = f"{', '.join(self.inputs)},"
         required = len(self.inputs) - len(self.optional)
-        return [f"if {' or '.join(given)}: {listed} = variables(({listed}), {self.inputs}, {self.name!r}, {required})"]
+        call = f"variables(({listed}), {self.inputs}, {self.name!r}, {required})"
+        return [f"if {' or '.join(conditions)}: {listed} = {call}"]
 
     def caller(self, lines: Callable[[], list[str]], keep: Callable[[Callable[..., Any]], None],
                **names: Any) -> Callable[..., Any]:

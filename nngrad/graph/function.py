@@ -164,8 +164,8 @@ class Function:
         self._outputs = (*self._outputs[:index], ref, *self._outputs[index + 1 :])
 
     def _revived(self) -> tuple[Variable, ...]:
-        found = [ref() for ref in self._outputs]
-        outputs = tuple([output_variable(self, i) if y is None else y for i, y in enumerate(found)])
+        living = [ref() for ref in self._outputs]
+        outputs = tuple([output_variable(self, i) if y is None else y for i, y in enumerate(living)])
         self._outputs = tuple([weakref.ref(y) for y in outputs])
         return outputs
 
@@ -329,9 +329,9 @@ def locate(event: Event) -> None:
 def apply_switches(f: Function, options: BuildOptions) -> None:
     """Tell the listeners of a new function, and apply the switches that concern it."""
     applying = options.applying
-    made = Event("applied" if f.order == 0 and f.call is None else "emitted", f)
-    for hear in options.listeners[made.kind]:
-        hear(made)
+    event = Event("applied" if f.order == 0 and f.call is None else "emitted", f)
+    for hear in options.listeners[event.kind]:
+        hear(event)
     if applying.no_grad:
         for y in f.outputs:
             y.need_grad = False

@@ -65,17 +65,17 @@ def name_of(equation: Any) -> str:
 
 def parameters_of(equation: Any) -> dict[str, Any]:
     """An equation's parameters, or those of the object that it holds."""
-    found: dict[str, Any] = getattr(equation.params.get("_prim"), "params", equation.params)
-    return found
+    parameters: dict[str, Any] = getattr(equation.params.get("_prim"), "params", equation.params)
+    return parameters
 
 
 def jaxprs_in(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
     """The jaxpr, and those nested in it."""
     pending: list[Jaxpr] = [jaxpr]
     while pending:
-        found = pending.pop()
-        yield found
-        for eqn in found.eqns:
+        current = pending.pop()
+        yield current
+        for eqn in current.eqns:
             pending += bodies_of(eqn)
 
 
@@ -96,8 +96,8 @@ def held_by(equation: Any) -> Iterator[Any]:
 
 def equations_in(jaxpr: Jaxpr) -> Iterator[Any]:
     """The equations of a jaxpr, and of those nested in it."""
-    for each in jaxprs_in(jaxpr):
-        yield from each.eqns
+    for inner in jaxprs_in(jaxpr):
+        yield from inner.eqns
 
 
 def without_unread(function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:

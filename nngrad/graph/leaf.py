@@ -57,8 +57,8 @@ def refuse_too_many(count: int, **argument: object) -> None:
         ValueError: `count` is above 2**27, a gigabyte of float64.
     """
     if count > 2**27:
-        given = ", ".join([f"{name} {value}" for name, value in argument.items()])
-        raise ValueError(f"{given} needs {count} numbers while the graph is built; the limit is {2**27}")
+        named = ", ".join([f"{name} {value}" for name, value in argument.items()])
+        raise ValueError(f"{named} needs {count} numbers while the graph is built; the limit is {2**27}")
 
 
 def as_variables(
@@ -86,11 +86,11 @@ def as_operands(
 ) -> tuple[Any, ...]:
     """As `as_variables`, but floats become constants, so that equal numbers give equal expressions. Not ints, which an
     executable would not take as arguments, nor NaN, which equals nothing."""
-    given = tuple(values)
-    if any(map(_is_number, given)):
-        floating = common_floating(given)
-        given = tuple([_constant(x, floating) if _is_number(x) else x for x in given])
-    return as_variables(given, names, op, required)
+    operands = tuple(values)
+    if any(map(_is_number, operands)):
+        floating = common_floating(operands)
+        operands = tuple([_constant(x, floating) if _is_number(x) else x for x in operands])
+    return as_variables(operands, names, op, required)
 
 
 def _is_number(value: object) -> bool:
@@ -116,9 +116,9 @@ class Widened(tuple[Spec, ...]):
     __slots__ = ()
 
 
-def marked_if_wide(specs: tuple[Spec, ...], given: tuple[Spec, ...]) -> tuple[Spec, ...]:
+def marked_if_wide(specs: tuple[Spec, ...], inputs: tuple[Spec, ...]) -> tuple[Spec, ...]:
     """The specs of results, as `Widened` if they are."""
-    narrower = any([s.differentiable and not s.needs_x64 for s in given])
+    narrower = any([s.differentiable and not s.needs_x64 for s in inputs])
     return Widened(specs) if narrower and any([s.dtype == np.float64 for s in specs]) else specs
 
 

@@ -73,10 +73,10 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
-def no_such_argument(function: str, given: Iterable[str], known: Iterable[str]) -> TypeError | None:
-    """The error for the first keyword in `given` that is not `known`; None if all are."""
+def no_such_argument(function: str, keywords: Iterable[str], known: Iterable[str]) -> TypeError | None:
+    """The error for the first keyword in `keywords` that is not `known`; None if all are."""
     names = tuple(known)
-    for name in given:
+    for name in keywords:
         if name not in names:
             similar = engine.argument_elsewhere(name, names) or did_you_mean(name, names)
             hint = similar or f"; expected {', '.join(names) or 'none'}"
@@ -147,8 +147,8 @@ class ImportHints:
         if package.partition(".")[0] != __name__.partition(".")[0] or not hasattr(module, "__getattr__"):
             return
         try:
-            found = getattr(module, last)
+            attribute = getattr(module, last)
         except AttributeError as error:
             raise ImportError(str(error), name=name) from None
-        kind = type(found).__name__
+        kind = type(attribute).__name__
         raise ImportError(f"{name} is a {kind}, not a module; write `from {package} import {last}`", name=name)

@@ -119,12 +119,12 @@ class Op(Facts, Generic[P, R]):
             misspelt = no_such_argument(self.name, kwargs, self.__signature__.parameters)
             if misspelt is not None:
                 raise misspelt from None
-            given = self._given_variables(args, kwargs)
-            if given is None:
+            operands = self._given_variables(args, kwargs)
+            if operands is None:
                 raise
         assert self.of_variables is not None
         try:
-            result: R = self.of_variables(*given)  # type: ignore[assignment]
+            result: R = self.of_variables(*operands)  # type: ignore[assignment]
         except REFUSALS as error:
             raise_by_name(error, self, args, kwargs)
         return result
@@ -161,47 +161,48 @@ class Op(Facts, Generic[P, R]):
                         break
                 else:
                     return spec.alone
-        given = tuple(map(_spec_of_variable, inputs))
-        specs = self._specs.get((arguments, given))
+        input_specs = tuple(map(_spec_of_variable, inputs))
+        specs = self._specs.get((arguments, input_specs))
         if specs is None:
-            specs = self.result_specs(given, arguments)
+            specs = self.result_specs(input_specs, arguments)
         if specs.__class__ is Widened:
             warn_where_widened(self, inputs)
         return specs
 
-    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+    def result_specs(self, input_specs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """As `infer`, from the shapes and dtypes of the inputs."""
-        if self.elementwise and given[0].differentiable and given.count(given[0]) == len(given):
-            return given[0].alone
-        specs = self._specs.get((arguments, given))
+        if self.elementwise and input_specs[0].differentiable and input_specs.count(input_specs[0]) == len(input_specs):
+            return input_specs[0].alone
+        specs = self._specs.get((arguments, input_specs))
         if specs is None:
             if len(self._specs) >= MOST_ANSWERS:
                 self._specs.clear()
-            specs = self._declared_specs(given, arguments) or self.traced_specs(given, arguments)
-            specs = self._specs[arguments, given] = marked_if_wide(specs, given)
+            specs = self._declared_specs(input_specs, arguments) or self.traced_specs(input_specs, arguments)
+            specs = self._specs[arguments, input_specs] = marked_if_wide(specs, input_specs)
         return specs
 
-    def _declared_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...] | None:
+    def _declared_specs(self, input_specs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...] | None:
         """As `infer`, from the fact `shape`; None if that cannot tell, or if `forward` should raise the error."""
-        if self.shape is None or len({spec.dtype for spec in given}) != 1:
+        if self.shape is None or len({spec.dtype for spec in input_specs}) != 1:
             return None
         try:
-            shape = self.shape(*[spec.shape for spec in given], *arguments)
+            shape = self.shape(*[spec.shape for spec in input_specs], *arguments)
         except (TypeError, ValueError):
             return None
-        spec = None if shape is None else spec_of(shape, given[0].dtype)
+        spec = None if shape is None else spec_of(shape, input_specs[0].dtype)
         return None if spec is None or spec.nbytes > _MOST_BYTES else spec.alone
 
-    def is_heavy(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> bool:
+    def is_heavy(self, input_specs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> bool:
         """True if it does much arithmetic per element of such inputs. Without a declared cost, as in users' ops, its
         jaxpr decides; cached."""
-        if self.cost is unknown and (arguments, given) not in self._heavy:
+        if self.cost is unknown and (arguments, input_specs) not in self._heavy:
             if len(self._heavy) >= MOST_ANSWERS:
                 self._heavy.clear()
-            with x64_if(any([s.needs_x64 for s in given]) or arguments_need_x64(arguments)):
-                jaxpr = interrupt_safe(jax.make_jaxpr(self.traceable(arguments)))(*[s.abstract() for s in given]).jaxpr
-            self._heavy[arguments, given] = does_much(jaxpr)
-        return self._heavy[arguments, given] if self.cost is unknown else self.heavy
+            with x64_if(any([s.needs_x64 for s in input_specs]) or arguments_need_x64(arguments)):
+                trace = interrupt_safe(jax.make_jaxpr(self.traceable(arguments)))
+                jaxpr = trace(*[s.abstract() for s in input_specs]).jaxpr
+            self._heavy[arguments, input_specs] = does_much(jaxpr)
+        return self._heavy[arguments, input_specs] if self.cost is unknown else self.heavy
 
     def traced_specs(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """As `infer`, by tracing `forward`, without the cache."""
@@ -239,8 +240,8 @@ class Op(Facts, Generic[P, R]):
         if len(arguments) != len(self._checks):
             raise TypeError(f"{self.name}: expected {len(self._checks)} arguments, got {len(arguments)}")
         return tuple([
-            value if value is default else check(value, count) if each else check(value)
-            for value, default, (check, each) in zip(arguments, self.defaults, self._checks, strict=True)
+            value if value is default else check(value, count) if per_input else check(value)
+            for value, default, (check, per_input) in zip(arguments, self.defaults, self._checks, strict=True)
         ])
 
     def bind(self, arguments: tuple[Any, ...], function: Forward | None = None) -> Callable[..., Any]:
@@ -272,8 +273,8 @@ class Op(Facts, Generic[P, R]):
 
     def named(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
         """The static arguments, by name."""
-        given = map(plain, arguments) if self._has_floats else arguments
-        return dict(zip(self.argument_names, given, strict=True))
+        values = map(plain, arguments) if self._has_floats else arguments
+        return dict(zip(self.argument_names, values, strict=True))
 
     def names_of(self, count: int) -> tuple[str, ...]:
         """The names of `count` inputs."""

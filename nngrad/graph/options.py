@@ -86,10 +86,10 @@ class WithBlock:
         self._guard = None
 
     @classmethod
-    def _forgotten(cls, own: object, _: object) -> None:
+    def _forgotten(cls, gone: object, _: object) -> None:
         for key, _ in cls.layers():
-            if key is own:
-                cls.put(without(cls.layers(), own))
+            if key is gone:
+                cls.put(without(cls.layers(), gone))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """`function`, with each call running within such a block.
@@ -218,23 +218,23 @@ class BuildOptions:
 
     def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
         self.layers = layers
-        given: dict[str, dict[str, Any]] = {}
+        by_group: dict[str, dict[str, Any]] = {}
         for _, switches in layers:
             for name, value in switches.items():
-                given.setdefault(_GROUP_OF.get(name, "listeners"), {})[name] = value
+                by_group.setdefault(_GROUP_OF.get(name, "listeners"), {})[name] = value
         self.listeners = _EVERYWHERE
         heard: set[Kind] = set()
-        if "listeners" in given:
+        if "listeners" in by_group:
             self.listeners = dict(_EVERYWHERE)
-            for each in given.pop("listeners").values():
-                if each is not None:
-                    listener, kinds = each
+            for entry in by_group.pop("listeners").values():
+                if entry is not None:
+                    listener, kinds = entry
                     heard.update(kinds)
                     for kind in kinds:
                         self.listeners[kind] += (listener,)
         self.watched = not (heard.isdisjoint(RUN) and heard.isdisjoint(AROUND))
         for name, default in _DEFAULTS.items():
-            setattr(self, name, _GROUPS[name](**given[name]) if name in given else default)
+            setattr(self, name, _GROUPS[name](**by_group[name]) if name in by_group else default)
         applying = self.applying
         marked = applying.mark is not None
         self.special = applying.auto_forward or applying.no_grad or marked or not heard.isdisjoint(MADE)

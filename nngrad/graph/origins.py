@@ -126,7 +126,7 @@ class GradientsTaken(NamedTuple):
 
     block: Block
     """The block with additional steps, which compute a differentiated output of which only the gradient is used."""
-    each: tuple[GradientTaken, ...]
+    gradients: tuple[GradientTaken, ...]
 
     def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> GradientsTaken:
         """The record for the block that `Block.with_inputs` returns."""
@@ -134,4 +134,4 @@ class GradientsTaken(NamedTuple):
             parts: list[Any] = [tuple([places[i] if i is not None and i >= 0 else i for i in part]) for part in taken]
             return GradientTaken(*parts)
 
-        return GradientsTaken(self.block.with_inputs(inputs, places), tuple(map(placed, self.each)))
+        return GradientsTaken(self.block.with_inputs(inputs, places), tuple(map(placed, self.gradients)))

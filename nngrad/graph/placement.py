@@ -123,24 +123,24 @@ def groups_of(op: Op, arguments: tuple[Any, ...]) -> frozenset[Processes]:
     Raises:
         ValueError: Its bodies exchange arrays, but each process decides by itself how often it runs them.
     """
-    found = groups_within(arguments)
-    if found and not op.lockstep:
+    groups = groups_within(arguments)
+    if groups and not op.lockstep:
         raise ValueError(
             f"{op.name}: its body exchanges arrays with other processes, but each process may run it a different "
             "number of times, and one would wait forever; exchange before or after it"
         )
-    own = None if op.exchanges is None else op.exchanges(arguments)
-    return found if own is None else found | {own}
+    group = None if op.exchanges is None else op.exchanges(arguments)
+    return groups if group is None else groups | {group}
 
 
 def groups_within(arguments: tuple[Any, ...]) -> frozenset[Processes]:
     """The groups among which bodies in the static arguments, including those in tuples, exchange arrays."""
-    found: frozenset[Processes] = frozenset()
-    for each in arguments:
-        groups = groups_within(each) if isinstance(each, tuple) else getattr(each, "groups", None)
+    all_groups: frozenset[Processes] = frozenset()
+    for argument in arguments:
+        groups = groups_within(argument) if isinstance(argument, tuple) else getattr(argument, "groups", None)
         if isinstance(groups, frozenset) and groups:
-            found |= groups
-    return found
+            all_groups |= groups
+    return all_groups
 
 
 def group_of(groups: Iterable[Processes]) -> Processes | None:

@@ -44,12 +44,12 @@ def jax_internal(name: str) -> Any:
     """The object called `name`, one of the names in `USES`; None if this version of JAX lacks it."""
     (module,) = {use.module for use in USES if name in use.names}
     try:
-        found = importlib.import_module(module)
+        value = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            value = getattr(value, part)
     except (ImportError, AttributeError):
         return None
-    return found
+    return value
 
 
 def missing_in_jax() -> list[str]:

@@ -105,8 +105,8 @@ def raise_by_name(
     if clearer is not None:
         raise clearer from clearer.__cause__
     about = tuple([f"{n}{mark}" for n in inspect.signature(function).parameters for mark in _MARKS])
-    foreign = any([callable(each) for each in (*args, *kwargs.values())]) and not str(error).startswith(about)
-    kind = next((each for each in (TypeError, ValueError, IndexError) if isinstance(error, each)), None)
+    foreign = any([callable(cls) for cls in (*args, *kwargs.values())]) and not str(error).startswith(about)
+    kind = next((argument for argument in (TypeError, ValueError, IndexError) if isinstance(error, argument)), None)
     if foreign or kind is None or str(error).startswith((f"{name}:", f"{name}(")):
         raise error
     raise kind(f"{name}{_unmentioned(str(error), function, args, kwargs)}: {error}") from error.__cause__
@@ -121,11 +121,11 @@ def _unmentioned(said: str, function: Callable[..., Any], args: tuple[Any, ...],
         arguments = signature.bind(*args, **kwargs).arguments
     except TypeError:  # the error that is being explained
         return ""
-    given = [f"{n}={v!r:.50}" for n, v in arguments.items() if isinstance(v, int | float | str | tuple | list)]
+    shown = [f"{n}={v!r:.50}" for n, v in arguments.items() if isinstance(v, int | float | str | tuple | list)]
     operands = [n for n, p in signature.parameters.items() if p.kind is p.POSITIONAL_ONLY]
     if operands:  # where Variables may stand for numbers after them
-        given += [f"{n} of shape {v.shape}" for n, v in arguments.items() if n not in operands and hasattr(v, "shape")]
-    return f"({', '.join(given)})" if given else ""
+        shown += [f"{n} of shape {v.shape}" for n, v in arguments.items() if n not in operands and hasattr(v, "shape")]
+    return f"({', '.join(shown)})" if shown else ""
 
 
 def refusal(
@@ -144,13 +144,13 @@ def refusal(
     if str(error).startswith(tuple([f"{n}{mark}" for n in (name, *names) for mark in _MARKS])):
         return None
     try:
-        given = signature.bind(*args, **kwargs).arguments
+        bound = signature.bind(*args, **kwargs).arguments
     except TypeError:  # the error that is being explained
         return None
     for n in names:
         p = signature.parameters[n]
-        if n in given and given[n] is not p.default and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            wrong = _misfit(given[n], p, function, name)
+        if n in bound and bound[n] is not p.default and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            wrong = _misfit(bound[n], p, function, name)
             if wrong is not None:
                 wrong.__cause__ = error
                 return wrong
@@ -181,7 +181,7 @@ def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
 def _fits(value: Any, annotation: Any) -> bool:
     """True if `value` fits an annotation, as far as can be told. OverflowError: a smaller one would."""
     if is_union(annotation):
-        return any([_fits(value, each) for each in get_args(annotation)])
+        return any([_fits(value, member) for member in get_args(annotation)])
     if annotation in COERCERS:
         try:
             COERCERS[annotation](value)

@@ -101,11 +101,11 @@ def dtype_of(dtype: object) -> DType:
         raise TypeError(f"dtype: expected a dtype such as 'float32' or np.float64, got {dtype!r}") from error
     if not result.isnative:
         result = result.newbyteorder("=")
-    found = _BUILT_IN.get(result)
-    if found is None:
+    known = _BUILT_IN.get(result)
+    if known is None:
         raise TypeError(f"dtype: {result.name!r} is not supported; use a real, integer or bool dtype of up to 64 bits"
                         f"{complex_hint(result)}")
-    return found
+    return known
 
 
 def complex_hint(dtype: Any) -> str:

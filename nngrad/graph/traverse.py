@@ -28,17 +28,17 @@ def functions_of(
         outputs: Where to start.
         through: If given, the traversal passes only Variables for which it is true.
     """
-    found = dict.fromkeys([
+    reached = dict.fromkeys([
         y.parent for y in outputs if y.parent is not None and (through is None or through(y))
     ])
-    stack = list(found)
+    stack = list(reached)
     while stack:
         for x in stack.pop().inputs:
             f = x.parent
-            if f is not None and f not in found and (through is None or through(x)):
-                found[f] = None
+            if f is not None and f not in reached and (through is None or through(x)):
+                reached[f] = None
                 stack.append(f)
-    return sorted(found, key=by_rank)
+    return sorted(reached, key=by_rank)
 
 
 def as_made(functions: Iterable[Function]) -> list[Function]:
@@ -94,12 +94,12 @@ def needs_gradient(x: Variable) -> bool:
 def leaves_of(outputs: Iterable[Variable]) -> list[Variable]:
     """The leaves that `outputs` depend on, each once, in order of first use."""
     outputs = list(outputs)
-    found: dict[int, Variable] = {id(y): y for y in outputs if y.parent is None}
+    leaves: dict[int, Variable] = {id(y): y for y in outputs if y.parent is None}
     for f in functions_of(outputs):
         for x in f.inputs:
             if x.parent is None:
-                found.setdefault(id(x), x)
-    return list(found.values())
+                leaves.setdefault(id(x), x)
+    return list(leaves.values())
 
 
 def path_between(

@@ -255,8 +255,8 @@ class OutputGroup:
 
     def members_at(self, places: Iterable[int]) -> list[Variable | None]:
         """The members at these indices, None for one that is gone or now has another function."""
-        found = [self._members[i]() for i in places]
-        return [y if y is not None and y._group is self else None for y in found]
+        members = [self._members[i]() for i in places]
+        return [y if y is not None and y._group is self else None for y in members]
 
     def cover(self, serials: Iterable[int], forward: object) -> None:
         """Record `forward` as the last one to cover the functions with these serial numbers.
@@ -291,13 +291,13 @@ def together(variables: Sequence[Variable], again: Again | None = None) -> None:
 def made_together(variables: Sequence[Variable]) -> None:
     """Make the Variables among these that belong to no group one. Their functions, which it keeps, rebuild them."""
     new = [y for y in variables if y._group is None and y.parent is not None]
-    made = [(y.parent, y.index) for y in new]
-    together(new, lambda: [f.outputs[k] for f, k in made])  # type: ignore[union-attr]
+    computed = [(y.parent, y.index) for y in new]
+    together(new, lambda: [f.outputs[k] for f, k in computed])  # type: ignore[union-attr]
 
 
 @contained
 def _built(again: Again, places: Sequence[int], options: BuildOptions) -> list[Variable]:
     """The results of `again` at these indices, under the switches of the original call."""
     put_layers(options.layers)
-    found = again()
-    return [found[i] for i in places]
+    members = again()
+    return [members[i] for i in places]

@@ -176,15 +176,15 @@ class HashConsTable:
             if f.effects or not (f.inputs or f.order):
                 continue
             key = f.op, f.arguments, f.inputs
-            found = table.get(key)
+            existing = table.get(key)
             y = f._outputs[0]()
             outputs = f.outputs if y is None or len(f._outputs) > 1 else (y,)
             if any([y._need_grad is False for y in outputs]):
-                if found is outputs[0] or (found.__class__ is tuple and found[0] is outputs[0]):
+                if existing is outputs[0] or (existing.__class__ is tuple and existing[0] is outputs[0]):
                     del table[key]
-            elif found is None and f.op.multiple_results:
+            elif existing is None and f.op.multiple_results:
                 table[key] = outputs
-            elif found is None:
+            elif existing is None:
                 table[key] = y = outputs[0]
                 if f.order:
                     (self.unread_sums if f.op.powers is None else self.unread_monomials).append(y)

@@ -149,16 +149,16 @@ def _order(axes: tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
 @rewriting_rule("transposes-in-products", F.batch_matmul)
 def _transposed(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """x' w = a product that reads x transposed"""
-    (*flags, matmul_precision), given = arguments, list(inputs)
+    (*flags, matmul_precision), factors = arguments, list(inputs)
     for i, x in enumerate(inputs):
         f = x.parent
         if f is not None and f.op is F.transpose and f.order:
             axes = _order(f.arguments[0], x.ndim)
             if axes == (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2):
-                given[i], flags[i] = f.inputs[0], not flags[i]
+                factors[i], flags[i] = f.inputs[0], not flags[i]
     if tuple(flags) == arguments[:2]:
         return None
-    y: Variable = table.emit(op, tuple(given), (*flags, matmul_precision))
+    y: Variable = table.emit(op, tuple(factors), (*flags, matmul_precision))
     return y
 
 
@@ -188,8 +188,8 @@ def _chosen_elements(table: HashConsTable, op: Op, inputs: Inputs, arguments: Ar
         if i is None or x.ndim != y.ndim - 1 or x.shape[-1] != y.shape[-1] or math.prod(i.shape[1:]) != 1:
             continue
         points = table.emit(F.reshape, (i,), ((i.shape[0], 1),))
-        found: Variable = table.emit(F.take_points, (x, points), ((x.ndim - 1,), 0, 0.0, ()))
-        return found
+        elements: Variable = table.emit(F.take_points, (x, points), ((x.ndim - 1,), 0, 0.0, ()))
+        return elements
     return None
 
 
@@ -214,12 +214,12 @@ def _sum_of_broadcast(table: HashConsTable, op: Op, inputs: Inputs, arguments: A
         return None
     (single,), (axis, keepdims), shape = f.inputs, arguments, x.shape
     axes = axes_of(axis, len(shape))
-    own = (1,) * (len(shape) - single.ndim) + single.shape
-    repeated = [a for a in axes if own[a] != shape[a]]
+    padded = (1,) * (len(shape) - single.ndim) + single.shape
+    repeated = [a for a in axes if padded[a] != shape[a]]
     times = math.prod([shape[a] for a in repeated])
     if not collectable(times, spec):
         return None
-    y = table.emit(F.reshape, (single,), (own,))
+    y = table.emit(F.reshape, (single,), (padded,))
     rest = tuple([a for a in axes if a not in repeated])
     if rest:
         y = table.emit(F.sum, (y,), (rest, True))
@@ -271,11 +271,11 @@ def _of_put(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) 
         return y
     if f.op is not F.put_slices:
         return None
-    (x,), (own, _) = f.inputs, f.arguments
-    places, given = sliced_windows(key), sliced_windows(own)
-    if any([_apart(a, b) for a, b in zip(places, given, strict=True)]):
+    (x,), (put_key, _) = f.inputs, f.arguments
+    places, windows = sliced_windows(key), sliced_windows(put_key)
+    if any([_apart(a, b) for a, b in zip(places, windows, strict=True)]):
         return emitted_constant(table, 0, spec)
-    if places == given:
+    if places == windows:
         same: Variable = table.emit(F.reshape, (x,), (spec.shape,))
         return same
     return None
@@ -296,16 +296,16 @@ def sliced_windows(key: tuple[Any, ...]) -> list[Window]:
 
 def shifted_key(key: tuple[Any, ...], axis: int, by: int) -> tuple[Any, ...]:
     """The key with its window or index along an axis shifted."""
-    found, at = [], -1
+    entries, at = [], -1
     for entry in key:
         at += entry is not None
         if at != axis or entry is None:
-            found.append(entry)
+            entries.append(entry)
         elif isinstance(entry, int):
-            found.append(entry + by)
+            entries.append(entry + by)
         else:
-            found.append((entry[0] + by, *entry[1:]))
-    return tuple(found)
+            entries.append((entry[0] + by, *entry[1:]))
+    return tuple(entries)
 
 
 def _put(x: Variable) -> Variable | None:

@@ -29,13 +29,13 @@ def unchanging_carries(table: HashConsTable, op: Any, inputs: Inputs, arguments:
     return _instead(table, op, inputs, arguments, op.with_changing_carries(arguments))
 
 
-def _instead(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments, found: Smaller | None) -> Any:
+def _instead(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments, smaller: Smaller | None) -> Any:
     """The outputs of a function, computed by a smaller one of the same op."""
-    if found is None:
+    if smaller is None:
         return None
-    one = table.emit(op, tuple([inputs[i] for i in found.inputs]), found.arguments)
+    one = table.emit(op, tuple([inputs[i] for i in smaller.inputs]), smaller.arguments)
     outputs = []
-    for k, source in enumerate(found.outputs):
+    for k, source in enumerate(smaller.outputs):
         if source is None:  # a gradient that needs it reads it from the function that it differentiates
             outputs.append(table.node(op, inputs, arguments)[k])
         elif isinstance(source, int):
@@ -60,8 +60,8 @@ def _values(builder: HashConsTable, body: Block, inputs: list[Variable]) -> list
     for (op, arguments, ins), order, place in zip(body.steps, body.orders, places, strict=True):
         builder.order = order
         apply = builder.emit if order and not loops(op) else builder.node
-        made = apply(op, tuple(body.picked(inputs, values, ins)), arguments)
-        values.extend(made if op.multiple_results else (made,))
+        outputs = apply(op, tuple(body.picked(inputs, values, ins)), arguments)
+        values.extend(outputs if op.multiple_results else (outputs,))
         f = values[-1].parent
         if place is not None and f is not None and not hasattr(f, "location"):
             f.location = place

@@ -208,7 +208,7 @@ def through_masks(rule: Rule, f: Function, gys: Sequence[Variable]) -> Any:
     if f.op.diagonal and any([isinstance(gx, Variable) and gx.shape != gy.shape for gx in several]):
         return rule.function(f, gy)  # it was summed to the shape of a broadcast input, along which masks differ
     every = [*moved, *[[] for _ in several[len(moved) :]]]  # a user's rule may return too many, which is reported later
-    return [_put_back([*masks, *own], gx, inner, gy) for gx, own in zip(several, every, strict=False)]
+    return [_put_back([*masks, *input_masks], gx, inner, gy) for gx, input_masks in zip(several, every, strict=False)]
 
 
 def _moved(rule: Rule, f: Function, masks: list[Mask]) -> list[list[Mask]] | None:
@@ -251,8 +251,8 @@ def _put_back(masks: list[Mask], gx: Any, inner: Variable, gy: Variable) -> Any:
         return gy
     if not isinstance(gx, Variable):  # no gradient, or an error for the checks of rules to report
         return gx
-    own, gx = masks_of(gx)
-    return behind([*own, *masks], gx)
+    inner_masks, gx = masks_of(gx)
+    return behind([*inner_masks, *masks], gx)
 
 
 def _carried(mask: Mask, f: Function) -> Mask | None:

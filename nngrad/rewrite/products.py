@@ -51,20 +51,20 @@ def as_monomial(table: HashConsTable, op: Op, inputs: Inputs, arguments: Argumen
     spec = x.spec
     if not spec.differentiable:
         return None
-    for each in inputs:
-        if each.spec is not spec:
+    for operand in inputs:
+        if operand.spec is not spec:
             return None
     if op is F.mul2 or op is F.div2:
-        found = _of_operands(table, op, inputs, spec)
+        result = _of_operands(table, op, inputs, spec)
     elif op is F.pow_scalar or op is F.r_div_scalar:
-        found = _with_number(table, op, x, arguments[0])
+        result = _with_number(table, op, x, arguments[0])
     elif op is F.monomial:
-        found = product(table, list(zip(inputs, arguments[0], strict=True)), spec)
+        result = product(table, list(zip(inputs, arguments[0], strict=True)), spec)
     elif op is F.mul_n:
-        found = product(table, [(each, 1) for each in inputs], spec)
+        result = product(table, [(operand, 1) for operand in inputs], spec)
     else:
-        found = product(table, ((x, 2 if op is F.square else -1),), spec)
-    return table.node(op, inputs, arguments) if found is None else found
+        result = product(table, ((x, 2 if op is F.square else -1),), spec)
+    return table.node(op, inputs, arguments) if result is None else result
 
 
 ORDER = declared("order-of-factors", PRODUCTS, "x y = y x")
@@ -116,13 +116,13 @@ def product(table: HashConsTable, operands: Sequence[tuple[Variable, int]], spec
     for x, power in operands:
         f = x.parent
         if f is not None and f.op in WITH_NUMBERS and f.order:
-            found = _without_number(table, x, power, spec)
-            if found is None:
+            split = _without_number(table, x, power, spec)
+            if split is None:
                 return None
-            number *= found[0]
-            if found[1] is None:
+            number *= split[0]
+            if split[1] is None:
                 continue
-            x = found[1]
+            x = split[1]
             f = x.parent
         if f is not None and f.op is F.pow_scalar and f.order and POWERS not in table.off:
             x, inside = power_of(x)
@@ -247,8 +247,8 @@ def of_factors(table: HashConsTable, factors: Factors, spec: Spec) -> Variable:
     if powers == (1, -1):
         return of_two(table, F.div2, inputs, spec)
     if powers == (-1, 1):
-        found = None if ORDER in table.off else table.known(F.div2, inputs[::-1], ())
-        y = table.node(F.monomial, inputs, (powers,), spec.alone) if found is None else found
+        existing = None if ORDER in table.off else table.known(F.div2, inputs[::-1], ())
+        y = table.node(F.monomial, inputs, (powers,), spec.alone) if existing is None else existing
         return y
     return _of_several(table, factors, spec)
 
@@ -262,20 +262,20 @@ def _of_several(table: HashConsTable, factors: Factors, spec: Spec) -> Variable:
                 table.monomials.setdefault(_key(table, of_inputs), known)
         table.unread_monomials.clear()
     key = _key(table, factors)
-    found = table.monomials.get(key)
-    if found is None:
+    existing = table.monomials.get(key)
+    if existing is None:
         powers = tuple(factors.values())
-        found = table.monomials[key] = table.node(F.monomial, tuple(factors), (powers,), spec.alone)
-    return found
+        existing = table.monomials[key] = table.node(F.monomial, tuple(factors), (powers,), spec.alone)
+    return existing
 
 
 def of_two(table: HashConsTable, op: Op, inputs: Inputs, spec: Spec) -> Variable:
     """The product or quotient of two Variables, which may exist in the other order."""
-    found: Variable | None = None
+    existing: Variable | None = None
     if ORDER not in table.off:
         turned = inputs[::-1]
-        found = table.known(op, turned, ()) if op is F.mul2 else table.known(F.monomial, turned, ((-1, 1),))
-    return table.node(op, inputs, (), spec.alone) if found is None else found
+        existing = table.known(op, turned, ()) if op is F.mul2 else table.known(F.monomial, turned, ((-1, 1),))
+    return table.node(op, inputs, (), spec.alone) if existing is None else existing
 
 
 def _key(table: HashConsTable, factors: Factors) -> Hashable:

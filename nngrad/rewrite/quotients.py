@@ -67,7 +67,7 @@ def _exact_quotient(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arg
         return zeros_like(x)
     zs, coefficients = zip(*quotient, strict=True)
     # The ratios of the coefficients are often numbers of the program, with which those of derivatives cancel.
-    ratios = tuple([of_float(float(each / coefficients[0])) for each in coefficients])
+    ratios = tuple([of_float(float(c / coefficients[0])) for c in coefficients])
     combined: Variable = zs[0] if len(zs) == 1 else F.linear_combination(*zs, coefficients=ratios)
     return multiple(table, combined, of_float(float(coefficients[0])))
 
@@ -95,8 +95,8 @@ def _limit(x: Variable, y: Variable) -> Variable | None:
     one = filled_like(x, 1)
     known = registry.find(f.op)
     assert known is not None
-    found = known.function(f, one)
-    slope = found[0] if isinstance(found, tuple | list) else found
+    gradients = known.function(f, one)
+    slope = gradients[0] if isinstance(gradients, tuple | list) else gradients
     if slope is None:
         return None
     known_there = F.unlink(slope * F.divided(argument, y)) + y**1.5  # whose second derivative is infinite
@@ -143,16 +143,16 @@ class Expansion:
                 continue
             f = z.parent
             operands = self._operands(z, f)
-            waiting = [each for each in operands if each not in self.done]
+            waiting = [operand for operand in operands if operand not in self.done]
             if waiting and len(self.done) + len(stack) < MOST_EXPANDED:
                 stack += waiting
                 continue
             if waiting:
                 return None
-            found = self._combined(f, operands) if f is not None and operands else self._alone(z)
-            if found is None or len(found) > MOST_EXPANDED:
+            polynomial = self._combined(f, operands) if f is not None and operands else self._alone(z)
+            if polynomial is None or len(polynomial) > MOST_EXPANDED:
                 return None
-            self.done[z] = found
+            self.done[z] = polynomial
             stack.pop()
         return self.done[x]
 
@@ -163,14 +163,14 @@ class Expansion:
             if power < 1 or f is None or len(f.inputs) != 1 or not f.op.diagonal or f.op.multiple_results:
                 continue
             argument, known = self.of(f.inputs[0]), registry.find(f.op)
-            linear = argument is not None and [dict(each) for each in argument] == [{self.y: 1}]
+            linear = argument is not None and [dict(factors) for factors in argument] == [{self.y: 1}]
             if linear and known is not None and known.exact and _is_zero_at_zero(f.op, f.arguments):
                 return x
         return None
 
     def _operands(self, x: Variable, f: Function | None) -> tuple[Variable, ...]:
         """The inputs of a sum, a product or a whole power; none if `x` is anything else, which is a factor."""
-        if x is self.y or f is None or any([each.spec is not x.spec for each in f.inputs]):
+        if x is self.y or f is None or any([operand.spec is not x.spec for operand in f.inputs]):
             return ()
         if f.rank <= self.rank and f.op not in WITH_NUMBERS:
             return ()
@@ -192,18 +192,18 @@ class Expansion:
 
     def _combined(self, f: Function, operands: tuple[Variable, ...]) -> Polynomial | None:
         """The polynomial of a sum, a product or a power of polynomials."""
-        given = [self.done[x] for x in operands]
+        expanded = [self.done[x] for x in operands]
         if f.op is F.mul_scalar:
-            return _scaled(given[0], _fraction(f.arguments[0]))
+            return _scaled(expanded[0], _fraction(f.arguments[0]))
         summed = summands(f.op, f.inputs, f.arguments)
         if summed is not None:
             added: list[tuple[Monomial, Fraction]] = [((), _fraction(summed[1]))]
-            for terms, (_, coefficient) in zip(given, summed[0], strict=True):
+            for terms, (_, coefficient) in zip(expanded, summed[0], strict=True):
                 added += [(monomial, c * _fraction(coefficient)) for monomial, c in terms.items()]
             return _collected(added)
         powers: Any = (2,) if f.op is F.square else f.arguments if f.op is F.pow_scalar else f.op.powers(f)  # type: ignore[misc]
         result: Polynomial = {(): Fraction(1)}
-        for x, terms, power in zip(operands, given, powers, strict=True):
+        for x, terms, power in zip(operands, expanded, powers, strict=True):
             if power < 0:
                 terms = _inverse(terms if len(terms) == 1 else self._alone(x))
             for _ in range(int(abs(power))):
@@ -219,8 +219,8 @@ class Expansion:
                 factors = dict(first)
                 for x, power in second:
                     factors[x] = factors.get(x, 0) + power
-                kept = [each for each in factors.items() if each[1]]
-                products.append((tuple(sorted(kept, key=lambda each: self.place[each[0]])), c * d))
+                nonzero = [factor for factor in factors.items() if factor[1]]
+                products.append((tuple(sorted(nonzero, key=lambda factor: self.place[factor[0]])), c * d))
         return _collected(products)
 
 

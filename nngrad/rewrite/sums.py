@@ -51,16 +51,16 @@ def as_linear_combination(table: HashConsTable, op: Op, inputs: Inputs, argument
     spec = inputs[0].spec
     if not spec.differentiable:
         return None
-    for each in inputs:
-        if each.spec is not spec:
+    for operand in inputs:
+        if operand.spec is not spec:
             return None
     if not table.off and (op is F.add_scalar or op is F.r_sub_scalar):
         alone = _of_one(table, op, inputs, arguments, spec)
         if alone is not None:
             return alone
     summed = summands(op, inputs, arguments)
-    found = None if summed is None else combination(table, *summed, spec)
-    return table.node(op, inputs, arguments) if found is None else found
+    result = None if summed is None else combination(table, *summed, spec)
+    return table.node(op, inputs, arguments) if result is None else result
 
 
 LIKE_TERMS = declared("like-terms", SUMS, "a x + b x = (a + b) x")
@@ -160,12 +160,12 @@ def _enter_sum(
     table: HashConsTable, terms: Terms, x: Variable, coefficient: Number, depth: int
 ) -> tuple[Number, bool, bool]:
     """Enter the terms of a sum. Returns its constant, whether like terms have merged, and whether it is a true sum."""
-    own, number = terms_of(table, x, depth)
-    is_sum = bool(number) or len(own) != 1
-    if coefficient == 1 and terms.keys().isdisjoint(own):
-        terms.update(own)
+    inner, number = terms_of(table, x, depth)
+    is_sum = bool(number) or len(inner) != 1
+    if coefficient == 1 and terms.keys().isdisjoint(inner):
+        terms.update(inner)
         return number, False, is_sum
-    met = any([_enter(terms, each, c * coefficient) for each, c in own.items()])
+    met = any([_enter(terms, term, c * coefficient) for term, c in inner.items()])
     return number and number * coefficient, met, is_sum
 
 
@@ -249,18 +249,18 @@ _UNITS = frozenset({1, -1})
 
 def multiple_of_known(table: HashConsTable, terms: Terms, added: Number, spec: Spec) -> tuple[Variable, Number] | None:
     """An emitted sum of which the one with these terms and constant is a multiple, and the factor; or None."""
-    for y, own, number in table.sums.get(frozenset(terms), ()):
-        if terms == own and added == number:
+    for y, known, number in table.sums.get(frozenset(terms), ()):
+        if terms == known and added == number:
             return y, 1
         if MULTIPLES in table.off:
             continue
         x, coefficient = next(iter(terms.items()))
-        factor = ratio(coefficient, own[x])
+        factor = ratio(coefficient, known[x])
         if factor.__class__ is float and abs(factor) != 1:
             continue  # multiples of floats depend on rounding
         if added and factor < 0:
             continue  # where 1 - x is 0, -(x - 1) is -0, and 1 / sqrt of it -inf
-        same = added == factor * number and all([c == factor * own[x] for x, c in terms.items()])
+        same = added == factor * number and all([c == factor * known[x] for x, c in terms.items()])
         if same and collectable(factor, spec):
             return y, factor
     return None
@@ -344,4 +344,4 @@ def _in_order(terms: Terms) -> tuple[Variable, ...]:
         f = x.parent
         ranked.append((True, -1, i, x) if f is None else (f.op is not F.broadcast, f.rank, i, x))
     ranked.sort()
-    return tuple([each[-1] for each in ranked])
+    return tuple([entry[-1] for entry in ranked])
