@@ -275,7 +275,7 @@ class CustomFunction:
         return results
 
     def _run_for_shapes_of(self, arrays: Arrays) -> tuple[Any, ...]:
-        """As `_run`, by the copy for the shapes and dtypes that `arrays` have."""
+        """The outputs from the copy for the shapes and dtypes of `arrays`, while JAX traces the graph."""
         return self._applied_to(tuple([spec_of(tuple(a.shape), np.dtype(a.dtype)) for a in arrays]))._run(arrays)
 
     @classmethod

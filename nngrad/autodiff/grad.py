@@ -198,7 +198,7 @@ def functions_to_walk(request: Request) -> list[Function]:
 
 
 def emitted_results(request: Request, since: int, functions: list[Function]) -> GradientResults:
-    """As `results`, without the cache; `functions` are those above the outputs."""
+    """The gradients emitted anew, without the cache; `functions` are those above the outputs."""
     graph = emitted(request, functions)
     gradients = distinct_variables(graph.gradients, since, request.bind)
     unknown = graph.unknown if request.further else "enable_double_backprop is False"
@@ -212,8 +212,9 @@ def emitted_results(request: Request, since: int, functions: list[Function]) -> 
 
 
 def records(request: Request, task: Task, gradients: list[Variable]) -> list[tuple[Task, list[Variable]]]:
-    """What the gradients are derivatives of. A leaf whose initial gradient is itself a graph is told apart: that graph
-    is in no other derivative, and may be long, as where gradients add up over many steps."""
+    """The tasks to record for the gradients, each with its gradients. A leaf whose initial gradient is itself a
+    graph is told apart: that graph is in no other derivative, and may be long, as where gradients add up over many
+    steps."""
     count = len(request.outputs)
     starts = list(zip(task.outputs, task.seeds, strict=True))
     computed = [(x, gx.parent) for x, gx in starts[count:] if x.parent is None and gx is not None]

@@ -43,7 +43,8 @@ def over_directions(
 def several_over_directions(
     along: Callable[[Variable], list[Variable]], x: Variable, lead: int, chunk: int | None, collapse: bool = False
 ) -> list[Variable]:
-    """Like `over_directions`, for a function that builds several Variables; these share common subexpressions."""
+    """The results of a function of several Variables for each unit vector, or their sums, as in `over_directions`; they
+    share common subexpressions."""
     count = math.prod(x.shape[lead:])
     if count == 1:
         ys = along(F.constant(val=1, shape=x.shape, dtype=x.dtype))

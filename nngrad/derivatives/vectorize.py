@@ -161,7 +161,7 @@ class _BatchedWalk:
         self._sum_wanted: set[Variable] = set()
 
     def moved(self, f: Function) -> Moved:
-        """Which inputs of `f` have the leading axis."""
+        """For each input of `f`, True if it has the leading axis."""
         return [x in self._moved for x in f.inputs]
 
     def emit_all(self, outputs: Sequence[Variable], collapsed: Sequence[bool]) -> None:

@@ -309,7 +309,8 @@ def _interpreted(
     outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, seeds: list[Any], snapshot: Run,
     options: CheckedBackward,
 ) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
-    """As `_compiled`, but op by op, with hooks around every function of the gradient graph."""
+    """The gradients, and the retained ones, computed op by op, with hooks around every function of the gradient
+    graph."""
     graph = gradient_graph(outputs, plan, key, met)
     leaves = snapshot.by_leaf()
     leaves.update(zip(map(id, graph.seeds), [seed for seed in seeds if seed is not None], strict=True))

@@ -8,17 +8,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from ..graph.bounded_cache import BoundedCache, CacheInfo, caches_about_structures
 from ..graph.placement import Placement
 from ..graph.process import Process, check_process
-from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_AN_EXECUTABLE, MOST_TRUSTED
+from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_AN_EXECUTABLE
 from .executable import Executable, Settings, has_two_tiers, note_call, spent
 from .lower import in_partitions, lower, lowered_where_it_runs, lowered_whole
-from .partitions import Hoisted, cut, hoisted, taking_literals, with_literals
-from .passes import is_too_long, prepared
+from .partitions import Hoisted, hoisted, taking_literals
+from .passes import is_too_long
 from .program import Program
 
 
@@ -147,43 +146,8 @@ def executable_in_one(shared: Hoisted, shorter: Program | None = None) -> Execut
     return Executable(
         jax.jit(function), Settings(program.device, program.block.needs_x64, program.mesh),
         opaque=program.block.opaque, divided=program.mesh, tiered=program if is_tiered else None,
-        in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(shared),
         program=program,
     )  # fmt: skip
-
-
-def _apart_from_numbers(shared: Hoisted, arrays: tuple[Any, ...]) -> tuple[tuple[float, ...], tuple[Any, ...]]:
-    """The numbers among an executable's arguments, and the other arguments."""
-    return ((), arrays) if shared.numbers is None else (tuple(np.asarray(arrays[0]).tolist()), arrays[1:])
-
-
-def _in_partitions(shared: Hoisted) -> Callable[..., tuple[Any, ...]]:
-    """The program in partitions, in case XLA cannot compile it as a whole."""
-
-    @functools.lru_cache(8)
-    def apart(numbers: tuple[float, ...]) -> Callable[..., tuple[Any, ...]]:
-        program = prepared(with_literals(shared.program, numbers))
-        return in_partitions(program, cut(program.block))
-
-    has_run = False
-
-    def run(*arrays: Any) -> tuple[Any, ...]:
-        nonlocal has_run
-        numbers, rest = _apart_from_numbers(shared, arrays)
-        try:
-            results = apart(numbers)(*rest)
-        except jax.errors.JaxRuntimeError as error:
-            if not has_run:
-                error.add_note(
-                    f"nngrad: XLA cannot compile this program of {len(shared.program.block.steps)} functions, whole or "
-                    "in partitions; compute the graph in several parts, or put the part that repeats into "
-                    "F.jax_function"
-                )
-            raise
-        has_run = True
-        return results
-
-    return run
 
 
 _hoisted_of = BoundedCache.about_structures(512)

@@ -65,13 +65,12 @@ class Executable:
             that has taken such a result, and its former value would be lost.
         divided: The devices over which it is sharded, which cannot call functions on the host.
         tiered: The program it runs, if the first call of that in a process runs the quick tier; None for one tier.
-        in_partitions: The function in separately compiled parts, for when the compiler fails on the whole.
         program: The program to name in the event of its first compilation, if there is one.
     """
 
     __slots__ = (
-        "__weakref__", "_call", "_decided", "_divided", "_in_partitions", "_lock", "_opaque", "_place", "_program",
-        "_quick", "_seconds", "_settings", "_temporaries", "_tiered", "_waits", "function",
+        "__weakref__", "_call", "_decided", "_divided", "_lock", "_opaque", "_place", "_program", "_quick",
+        "_seconds", "_settings", "_temporaries", "_tiered", "_waits", "function",
     )  # fmt: skip
 
     function: Any
@@ -85,7 +84,6 @@ class Executable:
         opaque: bool = False,
         divided: Mesh | None = None,
         tiered: Program | None = None,
-        in_partitions: Callable[..., Any] | None = None,
         program: Program | None = None,
     ) -> None:
         self.function = function
@@ -94,7 +92,6 @@ class Executable:
         self._opaque = opaque
         self._waits = opaque and not _is_jitted(function)
         self._tiered = tiered
-        self._in_partitions = in_partitions
         self._program = program
         self._place = None if program is None else SourceLocation.of_user()
         self._quick: Any = None
@@ -108,7 +105,7 @@ class Executable:
         """The function that serves every call from now on; None as long as each call has to decide."""
         self._call: Callable[..., Any] | None = None
         """The same, if a call needs nothing else."""
-        if not _is_jitted(function) or not (tiered or opaque or program or in_partitions):
+        if not _is_jitted(function) or not (tiered or opaque or program):
             self._decide()
 
     @classmethod
@@ -135,7 +132,7 @@ class Executable:
         return self(*arrays)
 
     def _in_settings(self, arrays: tuple[Any, ...]) -> Any:
-        """As `__call__`, under the settings that the function needs."""
+        """The results, under the settings of JAX that the function needs."""
         call = self._decided or self._deciding
         if self._settings is None:
             results = call(*arrays)
@@ -160,7 +157,7 @@ class Executable:
         return results
 
     def _deciding(self, *arrays: Any) -> Any:
-        """As `__call__`, as long as each call has to decide what runs it."""
+        """The results, of a call that has to decide which tier runs it."""
         if _are_traced(arrays):
             if self._opaque and _is_jitted(self.function):
                 self._look_at(self.function.trace(*arrays))
@@ -199,13 +196,8 @@ class Executable:
         return self._quick
 
     def _optimised(self, arrays: tuple[Any, ...]) -> Any:
-        """The optimised executable, or partitions if it cannot be compiled. Nothing changes if there is an error."""
-        try:
-            self._compile(self.function, arrays)
-        except jax.errors.JaxRuntimeError:
-            if self._in_partitions is None:
-                raise
-            self.function = self._in_partitions
+        """The optimised executable. Nothing changes if there is an error."""
+        self._compile(self.function, arrays)
         spent.add(optimised=int(self._quick is not None))
         self._quick = None
         self._decide()

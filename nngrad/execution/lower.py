@@ -178,7 +178,6 @@ def in_partitions(program: Program, partitions: list[Partition]) -> Way:
         values: dict[int, Any] = dict(enumerate(arrays))
         with apart(arrays):
             for function, partition in parts:
-                values |= partition.starts
                 inputs = [values[i] for i in partition.takes]
                 outputs = function(*inputs) if partition.numbers is None else function(partition.numbers, *inputs)
                 values.update(zip(partition.gives, outputs, strict=True))

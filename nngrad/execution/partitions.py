@@ -27,9 +27,7 @@ import numpy as np
 from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from ..graph import Array, Op, Spec
-from ..graph.arguments import Shape
-from ..graph.axes import Key
+from ..graph import Op, Spec
 from ..graph.block import Block, Call, RolledLoop, Step
 from ..graph.body_op import ControlOp
 from ..graph.spec import spec_of
@@ -243,18 +241,8 @@ class Partition(NamedTuple):
     """Its results."""
     done_with: tuple[int, ...]
     """The values that are not needed after it."""
-    starts: dict[int, Any]
-    """The values that say where parts of arrays begin, by number."""
     numbers: np.ndarray[Any, Any] | None
     """Its numbers, if they are hoisted, so that partitions which differ only in them are equal."""
-
-
-def part_at(x: Array, starts: Array, /, sizes: Shape, shape: Shape) -> jax.Array:
-    """The part of `x` of `sizes` that begins at `starts`, reshaped: one executable serves all starts."""
-    return lax.reshape(lax.dynamic_slice(x, list(starts), sizes), shape)
-
-
-_part_at: Op[Any, Any] = Op(part_at)
 
 
 def _weight(call: Call) -> int:
@@ -292,13 +280,12 @@ def cut(block: Block) -> list[Partition]:
     """The partitions of a block, in topological order, as long as possible."""
     block, numbers = hoist_from(block)
     specs = block.spec_by_number
-    starts: dict[int, Any] = {}
-    calls = _divided(Call.late(block.calls, block.outputs), specs, starts)
+    calls = _divided(Call.late(block.calls, block.outputs), specs)
     ends = _ends(list(map(_weight, calls)))
     groups = [calls[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     last = {i: n for n, group in enumerate(groups) for call in group for i in call.ins}
     last |= dict.fromkeys(block.outputs, len(groups))
-    return [_partition(group, n, last, specs, starts, numbers) for n, group in enumerate(groups)]
+    return [_partition(group, n, last, specs, numbers) for n, group in enumerate(groups)]
 
 
 def _ends(weights: Sequence[int]) -> list[int]:
@@ -318,11 +305,11 @@ def apart(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
     return set_xla_metadata(inlineable="false") if traced else nullcontext()
 
 
-def _divided(calls: list[Call], specs: dict[int, Spec], starts: dict[int, Any]) -> list[Call]:
-    """Divide calls that take many arrays, or return many parts of one, into several.
+def _divided(calls: list[Call], specs: dict[int, Spec]) -> list[Call]:
+    """Divide calls that take many arrays into several.
 
     A sum adds to the previous call's result, in the same order, so that it is the same bit for bit; joined arrays are
-    joined in stretches. Where a part begins is a value, entered in `starts`, so that partitions of parts are equal.
+    joined in stretches.
     """
     divided: list[Call] = []
     numbers = itertools.count(min(specs, default=0) - 1, -1)
@@ -345,32 +332,12 @@ def _divided(calls: list[Call], specs: dict[int, Spec], starts: dict[int, Any]) 
             stretches = [ins[start : start + MOST_OPERANDS] for start in range(0, len(ins), MOST_OPERANDS)]
             ins = tuple([made(op, arguments, stretch) for stretch in stretches])
             op = op.joined_by()
-        keys: tuple[Key, ...] = ()
-        if op.slice_keys is not None:
-            keys = op.slice_keys((specs[ins[0]].shape,), dict(zip(op.argument_names, arguments, strict=True)))
-        windows = [window for key in keys if (window := _window(key)) is not None]
-        if not windows or len(windows) < len(keys):
-            divided.append(Call(op, arguments, ins, outs))
-            continue
-        for out, (low, sizes) in zip(outs, windows, strict=True):
-            number = next(numbers)
-            starts[number] = np.array(low, np.int32)
-            specs[number] = spec_of((len(low),), np.dtype(np.int32))
-            divided.append(Call(_part_at, (sizes, specs[out].shape), (*ins, number), (out,)))
+        divided.append(Call(op, arguments, ins, outs))
     return divided
 
 
-def _window(key: Key) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The start and sizes of the slice that a key takes; None if it is not contiguous."""
-    windows = [(entry, 1, 1) if isinstance(entry, int) else entry for entry in key if entry is not None]
-    if {step for _, _, step in windows} != {1} or {type(n) for window in windows for n in window} != {int}:
-        return None
-    return tuple([start for start, _, _ in windows]), tuple([count for _, count, _ in windows])
-
-
 def _partition(
-    group: Sequence[Call], place: int, last: dict[int, int], specs: dict[int, Spec], starts: dict[int, Any],
-    numbers: Numbers,
+    group: Sequence[Call], place: int, last: dict[int, int], specs: dict[int, Spec], numbers: Numbers
 ) -> Partition:
     """The partition of some calls; `last` gives the partition in which each value is last read."""
     results = dict.fromkeys([i for call in group for i in call.outs])
@@ -381,5 +348,5 @@ def _partition(
     block, literal_places = _renumbered(Block.of(tuple([specs[i] for i in takes]), calls, gives))
     return Partition(
         block, takes, gives, tuple([i for i in takes if last[i] == place]),
-        {i: starts[i] for i in takes if i in starts}, as_array([numbers[i] for i in literal_places], block.needs_x64),
+        as_array([numbers[i] for i in literal_places], block.needs_x64),
     )  # fmt: skip

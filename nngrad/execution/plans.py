@@ -146,7 +146,8 @@ class Run:
         self.done = True
 
     def replace_in(self, cells: Sequence[NdArray], results: Sequence[Any]) -> None:
-        """As `replace`, for results that belong to these cells, if all cells of the run are among them."""
+        """Store values that belong to these cells, replacing any present ones, if all cells of the run are among
+        them."""
         known = dict(zip(map(id, cells), results, strict=True))
         if known.keys() >= set(self._cells):
             self.replace([known[cell] for cell in self._cells])

@@ -37,7 +37,7 @@ class Program(NamedTuple):
         return f"<program: {len(block.inputs)} leaves, {len(block.steps)} functions, {len(block.outputs)} results>"
 
     def unread(self, leaves: Sequence[int]) -> list[int]:
-        """Those of these leaves, by index, on which no result depends."""
+        """The leaves among these, by index, on which no result depends."""
         read = {i for _, _, ins in self.block.steps for i in ins}.union(self.block.outputs)
         return [i for i in leaves if i not in read]
 

@@ -137,7 +137,7 @@ class BodyOp(Op):
     # ---------------------------------------------------------------- axes
 
     def dependence(self, arguments: tuple[Any, ...], marked: Sequence[bool]) -> Sequence[bool] | None:
-        """Which outputs depend on the inputs marked in `marked`, at least one of which is; None: all do."""
+        """For each output, True if it depends on an input that is `marked`, as at least one is; None: all do."""
         return None
 
     def followed(self, f: Function, axes_of_inputs: Given, count: int, walk: Walk) -> Followed | None:
@@ -233,7 +233,7 @@ def in_place_of(op: Op, arguments: tuple[Any, ...]) -> Block | None:
 
 
 def dependence(op: Op, arguments: tuple[Any, ...], marked: Sequence[bool], count: int) -> Sequence[bool]:
-    """Which of `count` outputs depend on the inputs `marked`, at least one of which is."""
+    """For each of `count` outputs, True if it depends on an input that is `marked`, as at least one is."""
     declared = op.dependence(arguments, marked) if isinstance(op, BodyOp) else None
     return [True] * count if declared is None else declared
 

@@ -185,7 +185,7 @@ def place_of_function(function: Callable[..., Any]) -> str:
 
 class _Within(NamedTuple):
     functions: list[Function]
-    """Those that depend on the inputs of a body or on a key, or that update a leaf; and constants."""
+    """The functions that depend on the inputs of a body or on a key, or that update a leaf; and constants."""
     keys: tuple[Variable, ...]
     """The leaves drawn at each run."""
 

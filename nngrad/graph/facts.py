@@ -142,8 +142,8 @@ class Facts:
         return not self.offset and (self.linear == "each" or (self.linear is True and index == 0))
 
     def fixed(self, count: int) -> tuple[int, ...] | None:
-        """Which of `count` inputs are held fixed when it is jointly linear in the others, apart from its offset; None
-        if it is not."""
+        """The indices, of `count` inputs, that are held fixed when it is jointly linear in the others, apart from
+        its offset; None if it is not."""
         if self.linear == "together":
             return ()
         return tuple([i for i in range(count) if i not in self.linear]) if isinstance(self.linear, tuple) else None

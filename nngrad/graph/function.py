@@ -155,7 +155,7 @@ class Function:
         return tuple(outputs)
 
     def living_outputs(self) -> list[Variable]:
-        """Those of the output Variables that somebody holds."""
+        """The output Variables that somebody holds."""
         return [y for ref in self._outputs if (y := ref()) is not None]
 
     def replace_output(self, index: int, y: Variable | None) -> None:

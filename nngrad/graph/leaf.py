@@ -84,8 +84,8 @@ def as_variables(
 def as_operands(
     values: Iterable[object], names: Sequence[str], op: str, required: int | None = None
 ) -> tuple[Any, ...]:
-    """As `as_variables`, but floats become constants, so that equal numbers give equal expressions. Not ints, which an
-    executable would not take as arguments, nor NaN, which equals nothing."""
+    """The inputs of one function as Variables, floats as constants, so that equal numbers give equal expressions.
+    Not ints, which an executable would not take as arguments, nor NaN, which equals nothing."""
     operands = tuple(values)
     if any(map(_is_number, operands)):
         floating = common_floating(operands)

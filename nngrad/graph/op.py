@@ -170,7 +170,7 @@ class Op(Facts, Generic[P, R]):
         return specs
 
     def result_specs(self, input_specs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
-        """As `infer`, from the shapes and dtypes of the inputs."""
+        """Shape and dtype of each output, from those of the inputs; cached."""
         if self.elementwise and input_specs[0].differentiable and input_specs.count(input_specs[0]) == len(input_specs):
             return input_specs[0].alone
         specs = self._specs.get((arguments, input_specs))
@@ -182,7 +182,8 @@ class Op(Facts, Generic[P, R]):
         return specs
 
     def _declared_specs(self, input_specs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...] | None:
-        """As `infer`, from the fact `shape`; None if that cannot tell, or if `forward` should raise the error."""
+        """Shape and dtype of the output by the fact `shape`; None if it cannot tell, or if `forward` should raise
+        the error."""
         if self.shape is None or len({spec.dtype for spec in input_specs}) != 1:
             return None
         try:
@@ -205,7 +206,7 @@ class Op(Facts, Generic[P, R]):
         return self._heavy[arguments, input_specs] if self.cost is unknown else self.heavy
 
     def traced_specs(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
-        """As `infer`, by tracing `forward`, without the cache."""
+        """Shape and dtype of each output, by tracing `forward` on abstract arrays; not cached."""
         try:
             with x64_if(any(s.needs_x64 for s in inputs) or arguments_need_x64(arguments)):
                 out = interrupt_safe(jax.eval_shape)(self.traceable(arguments), *[s.abstract() for s in inputs])

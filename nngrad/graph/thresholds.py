@@ -116,9 +116,6 @@ MOST_INPUTS_OF_AN_OP = 100
 """An op with more inputs is not compiled by itself: an executable for the sum of 1,000 arrays takes seconds to compile,
 whatever their shape, and adding them one by one takes milliseconds."""
 
-MOST_TRUSTED = 500
-"""XLA compiles any program of this many functions."""
-
 
 # ---------------------------------------------------------------- windows
 

@@ -12,7 +12,6 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.executable import Executable
 from nngrad.execution.lower import linearize
 from nngrad.execution.partitions import hoist_from, with_literals
 from nngrad.execution.program import Program
@@ -66,20 +65,6 @@ def test_special_numbers_are_inputs_too() -> None:
             np.testing.assert_array_equal(value, np.array([1.0, -2.0], np.float32) * np.float32(number))
         assert value.dtype == np.float32
     assert np.signbit(values(build, [-0.0])[0]).tolist() == [True, False]
-
-
-def test_what_xla_cannot_compile_runs_in_partitions_with_each_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(self: Executable, function: Any, arrays: Any) -> Any:
-        raise jax.errors.JaxRuntimeError("too large")
-
-    monkeypatch.setattr(Executable, "_compile", fails)
-    monkeypatch.setattr("nngrad.execution.compiled.MOST_TRUSTED", 2)
-    for number in (0.3, 0.4):
-        y, expected = nn.Variable.from_numpy_array(np.arange(3.0)), np.arange(3.0)
-        for _ in range(5):
-            y, expected = F.sin(y) * number, np.sin(expected) * number
-        y.forward()
-        np.testing.assert_allclose(y.d, expected, rtol=1e-12)
 
 
 def test_each_number_goes_to_its_place() -> None:

@@ -120,23 +120,6 @@ def test_many_scalar_leaves() -> None:
     np.testing.assert_allclose(y.d, sum([x.d for x in xs]), rtol=1e-12)
 
 
-def failing(*_: Any) -> Any:
-    """In place of `whole` or `in_partitions`: what it makes does not compile."""
-
-    def run(*arrays: Any) -> Any:
-        raise jax.errors.JaxRuntimeError("UNKNOWN: Unknown MLIR failure")
-
-    return run
-
-
-def test_what_the_compiler_fails_at_runs_in_partitions(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
-    monkeypatch.setattr("nngrad.execution.compiled.lowered_whole", failing)
-    y = chain(leaf(POINTS), 600)
-    for _ in range(2):
-        y.forward()
-        np.testing.assert_allclose(y.d, by_hand(POINTS, 600)[0], rtol=1e-11)
-
-
 def test_executables_are_bounded_by_bytes(table: Any) -> None:
     x = leaf(POINTS)
     F.exp(x).d  # noqa: B018
@@ -168,7 +151,7 @@ JOINS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", JOINS)
-def test_many_arrays_are_joined_and_parted_in_equal_partitions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_arrays_are_joined_and_parted_in_partitions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """XLA takes minutes to join thousands of leaves, and for thousands of parts as results."""
     ours, theirs = JOINS[name]
     monkeypatch.setattr(partitions, "MOST_PARTS", 20)
@@ -183,7 +166,7 @@ def test_many_arrays_are_joined_and_parted_in_equal_partitions(name: str, monkey
     program = linearize([joined, *gradients, *parts]).program
     assert is_long(program.block)
     divided = cut(program.block)
-    assert len({piece.block for piece in divided}) <= len(divided) - 4, "most are equal"
+    assert len(divided) > 4
     assert name == "dtypes" or all([len(piece.takes) <= 2 * 8 + 2 for piece in divided])
     nn.forward_all([joined, *gradients, *parts])
     expected = theirs(arrays)

@@ -37,7 +37,7 @@ class Convergence(NamedTuple):
 
 
 def without_gradients(residual: Variable, converged: Variable, steps: Variable) -> Convergence:
-    """The same, with gradients stopped."""
+    """A Convergence of these Variables, with gradients stopped at them."""
     for x in (residual, converged, steps):
         x.need_grad = False
     return Convergence(residual, converged, steps)
