@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..graph import Array, Variable, composite
-from ..graph.arguments import PositiveScalar, as_bool, as_float
+from ..graph.arguments import PositiveScalar, Probability, as_bool, as_float
 from ..graph.leaf import as_variables
 from ..graph.signatures import explained_by_name
 from ..graph.spec import FLOAT32
@@ -30,13 +30,6 @@ _TINY = float(jnp.finfo(jnp.float32).tiny)
 def _floating(x: Variable) -> Any:
     """The dtype of noise for `x`."""
     return x.dtype if x.spec.differentiable else FLOAT32
-
-
-def _probability(value: Any, below_one: bool = False) -> float:
-    ratio = as_float(value)
-    if not 0 <= ratio <= 1 or (below_one and ratio == 1):
-        raise ValueError(f"ratio must be between 0 and 1{', and below 1' if below_one else ''}, got {value}")
-    return ratio
 
 
 @composite
@@ -78,7 +71,7 @@ def gumbel_softmax(log_pi: Array, /, tau: PositiveScalar = 0.1, axis: int = 1, s
 
 
 @composite
-def zoneout(h: Array, x: Array, /, ratio: float = 0.5, seed: int = -1) -> Variable:
+def zoneout(h: Array, x: Array, /, ratio: Probability = 0.5, seed: int = -1) -> Variable:
     """`h` with probability `ratio`, else `x`, drawn for each element (Krueger et al., 2017).
 
     As `dropout`, it does not know whether the network is being trained: outside of training use
@@ -94,7 +87,6 @@ def zoneout(h: Array, x: Array, /, ratio: float = 0.5, seed: int = -1) -> Variab
     """
     if h.shape != x.shape:
         raise ValueError(f"h and x must have the same shape, got {h.shape} and {x.shape}")
-    ratio = _probability(ratio)
     return where(bernoulli(key_leaf(seed, "zoneout"), p=ratio, shape=h.shape), h, x)
 
 
@@ -162,7 +154,9 @@ def simplified_dropconnect(
     x, W, b, mask = as_variables(  # noqa: N806
         (x, W, b, mask), ("x", "W", "b", "mask"), "simplified_dropconnect", 2
     )
-    ratio = _probability(ratio, below_one=True) if as_bool(train) else 0.0
+    ratio = as_float(ratio) if as_bool(train) else 0.0
+    if not 0 <= ratio < 1:
+        raise ValueError(f"simplified_dropconnect: ratio must be at least 0 and below 1, got {ratio}")
     size = math.prod(x.shape[1:])
     if x.ndim < 2 or W.ndim != 2 or W.shape[1] != size or (b is not None and b.shape != W.shape[:1]):
         raise ValueError(f"simplified_dropconnect: W must be of shape (outputs, {size}) for x {x.shape}, got {W.shape}"

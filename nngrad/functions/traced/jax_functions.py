@@ -91,7 +91,7 @@ class JaxFunction:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply `fun` to pytrees of Variables, arrays and numbers; the result is a pytree of Variables."""
-        marked = self._marked(args), self._marked_names(kwargs)
+        marked = self._marked(args), {k: _fixed(v, k) if k in self._static_argnames else v for k, v in kwargs.items()}
         leaves, tree = jax.tree.flatten(marked)
         if any(map(is_key, leaves)):
             leaves, tree = jax.tree.flatten(jax.tree.map(lambda v: KeyData.of(v) if is_key(v) else v, marked))
@@ -117,16 +117,13 @@ class JaxFunction:
         fixed = {i + len(args) if i < 0 else i for i in self._static_argnums}
         return tuple([_fixed(a, f"args[{i}]") if i in fixed else a for i, a in enumerate(args)])
 
-    def _marked_names(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        return {k: _fixed(v, k) if k in self._static_argnames else v for k, v in kwargs.items()}
-
     def _described(
         self, leaf: Any, i: int, needs_x64: bool, floating: DType | None
     ) -> tuple[Fixed | Given, Variable | None]:
         if isinstance(leaf, Variable):
             return Given(leaf.spec, False, leaf.spec.differentiable), leaf
         if isinstance(leaf, bool | int | float):
-            x = leaf_of(NdArray.of_host_array(_number(leaf, needs_x64)))
+            x = leaf_of(NdArray.of_host_array(np.asarray(leaf if needs_x64 else host_array(leaf, None))))
             return Given(x.spec, True, False), x
         if isinstance(leaf, Fixed):
             return leaf, None
@@ -322,11 +319,6 @@ def _name_of(fun: Any) -> str:
     while isinstance(fun, functools.partial):
         fun = fun.func
     return str(getattr(fun, "__name__", type(fun).__name__))
-
-
-def _number(value: bool | int | float, needs_x64: bool) -> np.ndarray[Any, Any]:
-    """A Python number as the array that JAX would make of it."""
-    return np.asarray(value) if needs_x64 else np.asarray(host_array(value, None))
 
 
 def _needs_x64(leaf: Any, floating: DType | None) -> bool:
