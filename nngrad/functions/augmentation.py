@@ -93,8 +93,6 @@ def random_shift(
         raise ValueError(f"shifts must be at most {len(sample)} ints between 0 and {2**30 - 1}, got {shifts}")
     reach = (*[0] * (len(sample) - len(last)), *last)
     key = key_leaf(seed, "random_shift")
-    if not any(reach):
-        return elementwise.identity(x)
     wide = movement.pad(x, pad_width=tuple([n for n in reach for _ in range(2)]), mode=modes[border_mode],
                         constant_value=constant_value)
     return _window(wide, key, batch, sample, [2 * n + 1 for n in reach])

@@ -14,7 +14,7 @@ from . import loops
 from .distances import reduced_loss
 from .indexing import gather, where
 from .lists import pad_sequence, variables_of
-from .movement import reshape, split
+from .movement import reshape
 from .reduction import amax, argmax, logsumexp, sum
 
 
@@ -57,20 +57,16 @@ def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean")
                          f"{[x.shape[:1] for x in emissions]}, got {[y.shape for y in named]}")
     labels = pad_sequence(named, scores.shape[1])
     named_scores = gather(scores, labels, axis=2, batch_dims=2)
-    total = scores[0]
-    if len(emissions) > 1:
 
-        def step(before: Variable, x: tuple[Variable, Variable]) -> tuple[Variable, None]:
-            ways = reshape(before, shape=(*before.shape, 1)) + cost
-            return where(x[1], logsumexp(ways, axis=1) + x[0], before), None
+    def step(before: Variable, x: tuple[Variable, Variable]) -> tuple[Variable, None]:
+        ways = reshape(before, shape=(*before.shape, 1)) + cost
+        return where(x[1], logsumexp(ways, axis=1) + x[0], before), None
 
-        goes_on = as_variable(there[1:])
-        total, _ = loops.scan(step, total, (scores[1:], goes_on))
-        named_scores = where(as_variable(there), named_scores, named_scores * 0)
-        moves = cost[labels[:-1], labels[1:]]
-        score = sum(named_scores, axis=0) + sum(where(goes_on, moves, moves * 0), axis=0)
-    else:
-        score = named_scores[0]
+    goes_on = as_variable(there[1:])
+    total, _ = loops.scan(step, scores[0], (scores[1:], goes_on))
+    named_scores = where(as_variable(there), named_scores, named_scores * 0)
+    moves = cost[labels[:-1], labels[1:]]
+    score = sum(named_scores, axis=0) + sum(where(goes_on, moves, moves * 0), axis=0)
     return reduced_loss(logsumexp(total, axis=1) - score, reduce)
 
 
@@ -91,8 +87,6 @@ def argmax_crf1d(cost: Any, xs: Sequence[Any]) -> tuple[Variable, list[Variable]
     owner = "argmax_crf1d"
     cost, *emissions = as_variables([cost, *variables_of(xs, owner)], ["cost", *["xs"] * len(xs)], owner)
     scores, there = _steps_of(cost, emissions)
-    if len(emissions) == 1:
-        return amax(emissions[0], axis=1), [argmax(emissions[0], axis=1)]
     goes_on = as_variable(there[1:])
     itself = as_variable(np.arange(cost.shape[0], dtype=np.int32))
 
@@ -109,5 +103,5 @@ def argmax_crf1d(cost: Any, xs: Sequence[Any]) -> tuple[Variable, list[Variable]
 
     last = argmax(best, axis=1)
     _, path = loops.scan(back, last, origins, reverse=True)
-    labels = [*split(path, axis=0), last]
+    labels = [*[path[t] for t in range(len(emissions) - 1)], last]
     return amax(best, axis=1), [y[: x.shape[0]] for y, x in zip(labels, emissions, strict=True)]
