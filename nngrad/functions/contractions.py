@@ -50,9 +50,6 @@ def contraction(
             term takes the diagonal.
         output: The index numbers of the result's axes; the products are summed over all others. One that occurs twice
             puts the values on a diagonal, with zeros elsewhere.
-
-    Raises:
-        ValueError: The indices do not fit the shapes.
     """
     once = tuple(dict.fromkeys(output))
     operands = [part for pair in zip(x, terms, strict=True) for part in pair]

@@ -171,9 +171,6 @@ def batch_cofactor(*x: Array) -> jax.Array:
 
     Args:
         x: (*batch, n, n), the matrices and then any number of directions, all of one shape.
-
-    Raises:
-        ValueError: The matrices are not square, or the shapes differ.
     """
     if len({matrix.shape for matrix in x}) > 1:
         raise ValueError(f"matrices and directions must have the same shape, got {[matrix.shape for matrix in x]}")
@@ -237,9 +234,6 @@ def batch_expm(*x: Array) -> jax.Array:
     Args:
         x: (*batch, n, n), the matrices and then any number of directions, all of one shape. Where the sums of
             magnitudes in the columns exceed about 3e5 (float32: 2e5), the result is NaN.
-
-    Raises:
-        ValueError: The matrices are not square, or the shapes differ.
     """
     if len({matrix.shape for matrix in x}) > 1:
         raise ValueError(f"matrices and directions must have the same shape, got {[matrix.shape for matrix in x]}")

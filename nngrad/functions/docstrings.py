@@ -118,9 +118,11 @@ def completed_docstring(
     described = sections.pop("Args", {})
     known = ChainMap(described, {name: [text] for name, text in usual.items()})
     others = []
+    defined = inspect.unwrap(function)
+    beside = vars(sys.modules[defined.__module__]) if isinstance(defined, type) else defined.__globals__
     for name in re.findall(r"`([\w.]+)`", " ".join(described.pop(_OTHERS, []))):
         first, *parts = name.split(".")
-        other = reduce(getattr, parts, _names_beside(function)[first])
+        other = reduce(getattr, parts, beside[first])
         others.append(_parsed(other.__doc__ or "")[1])
     known.maps[1:1] = [sections_of_other.get("Args", {}) for sections_of_other in others]
     entries = {name: known[name] for name in arguments if name in known}
@@ -133,12 +135,6 @@ def completed_docstring(
         raised["ValueError"] = _with_clauses(raised.get("ValueError", []), refused)
     written = {"Args": entries, **sections, "Raises": dict(sorted(raised.items()))}
     return "\n\n".join([head, *[f"{title}:\n{_written(section)}" for title, section in written.items() if section]])
-
-
-def _names_beside(function: Callable[..., Any]) -> dict[str, Any]:
-    """The globals of the module that defines a function or class."""
-    defined = inspect.unwrap(function)
-    return vars(sys.modules[defined.__module__]) if isinstance(defined, type) else defined.__globals__
 
 
 def _with_clauses(lines: list[str], refused: Mapping[str, str]) -> list[str]:

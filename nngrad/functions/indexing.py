@@ -120,9 +120,6 @@ def gather(
 
     Returns:
         `(*x.shape[:axis], *Indices.shape[batch_dims:], *x.shape[axis + 1:])`.
-
-    Raises:
-        ValueError: The axis is out of range or a batch axis, or the batch axes do not agree.
     """
     batch = batch_dims or 0
     if not 0 <= batch <= (Indices.ndim if Indices.ndim < x.ndim else x.ndim - 1):
@@ -244,9 +241,6 @@ def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Variable:
         x: Any array.
         indices: Whole numbers, with as many axes as `x`; except along the axis, sizes are those of `x`, or 1 on either
             side. Negative ones count from the end. One that is out of range, or not whole, gives NaN.
-
-    Raises:
-        ValueError: The axis is out of range, or the other axes do not agree.
     """
     axis = axis_of(axis, x.ndim, "axis")
     along_axis, others = x.shape[axis : axis + 1], (*x.shape[:axis], 1, *x.shape[axis + 1 :])

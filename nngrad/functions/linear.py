@@ -57,9 +57,6 @@ def batch_matmul(
 
     Returns:
         (*batch, m, n), with the leading axes of both broadcast together.
-
-    Raises:
-        ValueError: An input has fewer than two axes, or the shapes do not fit.
     """
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(f"a and b must have at least 2 axes each, got shapes {a.shape} and {b.shape}")
@@ -96,9 +93,6 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
 
     Returns:
         (*batch, *out).
-
-    Raises:
-        ValueError: `base_axis` is out of range, or the shape of `weight` or `bias` does not fit.
     """
     y: Variable
     shape, w = x.spec.shape, weight.spec.shape
@@ -137,9 +131,6 @@ def cross(x0: Array, x1: Array, /, axis: int = -1) -> Variable:
         x0: The first vectors, with three components along `axis`.
         x1: The second vectors, of a shape that broadcasts with that of `x0`.
         axis: The axis of the components, of both and of the result.
-
-    Raises:
-        ValueError: The axis is out of range, or not of size 3; or the shapes do not broadcast.
     """
     for name, x in (("x0", x0), ("x1", x1)):
         if x.shape[axis_of(axis, x.ndim)] != 3:
@@ -205,9 +196,6 @@ def matmul(a: Array, b: Array, /) -> Variable:
 
     Returns:
         (*batch, m, n), without the dropped axes.
-
-    Raises:
-        ValueError: An input has no axes, or the shapes do not fit.
     """
     if a.ndim == 0 or b.ndim == 0:
         raise ValueError(f"a and b must have at least one axis, got shapes {a.shape} and {b.shape}. Use * for scalars")
