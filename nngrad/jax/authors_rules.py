@@ -54,8 +54,8 @@ def by_their_rules(ys: Sequence[Variable], moving: Sequence[Variable], results: 
         op, arguments = (f.op, f.arguments) if id(f) in still else _replaced((f.op, f.arguments), rules)
         if arguments is f.arguments and op is f.op and all([a is b for a, b in zip(inputs, f.inputs, strict=True)]):
             continue
-        made = apply(op, inputs, arguments)
-        for old, new in zip(f.outputs, made if op.multiple_results else (made,), strict=True):
+        outputs = apply(op, inputs, arguments)
+        for old, new in zip(f.outputs, outputs if op.multiple_results else (outputs,), strict=True):
             if old.need_grad_set is not None:
                 new.need_grad = old.need_grad_set
             instead[id(old)] = new
@@ -63,7 +63,7 @@ def by_their_rules(ys: Sequence[Variable], moving: Sequence[Variable], results: 
 
 
 def with_opaque(ys: Sequence[Variable]) -> bool:
-    """Whether `ys` depend on opaque functions, including those in bodies of loops and branches."""
+    """True if `ys` depend on opaque functions, including those in bodies of loops and branches."""
     functions = functions_of(ys)
     return any([f.op in _OPAQUE for f in functions]) or any(
         [not body.ops.isdisjoint(_OPAQUE) for f in functions for body in bodies_in(f.arguments)]
@@ -77,14 +77,14 @@ def _with_new_values(call: Call) -> dict[Call, Call]:
     if op in _WITH_RULES:
         new = _value_of_rule(op, arguments) if arguments[0].custom else None
         return {call: new} if new else {}
-    found: dict[Call, Call] = {}
+    replacements: dict[Call, Call] = {}
     for body in bodies_in(arguments):
         if not body.ops.isdisjoint(_WITH_RULES):
             moving = body.reach(range(len(body.inputs)))
             for step in body.steps:
                 if not moving.isdisjoint(step[2]):
-                    found.update(_with_new_values(step[:2]))
-    return found
+                    replacements.update(_with_new_values(step[:2]))
+    return replacements
 
 
 def _replaced(call: Call, rules: Mapping[Call, Call]) -> Call:
@@ -95,8 +95,8 @@ def _replaced(call: Call, rules: Mapping[Call, Call]) -> Call:
         return rules.get(call, call)
     if not bodies_in(arguments):
         return call
-    found = tuple([_argument(argument, rules) for argument in arguments])
-    return (op, found) if found != arguments else call
+    replaced = tuple([_argument(argument, rules) for argument in arguments])
+    return (op, replaced) if replaced != arguments else call
 
 
 def _argument(argument: Any, rules: Mapping[Call, Call]) -> Any:
@@ -106,7 +106,7 @@ def _argument(argument: Any, rules: Mapping[Call, Call]) -> Any:
         steps = tuple([(*_replaced((op, arguments), rules), ins) for op, arguments, ins in argument.steps])
         return argument.with_steps(steps) if steps != argument.steps else argument
     if argument.__class__ is tuple and bodies_in(argument):
-        return tuple([_argument(each, rules) for each in argument])
+        return tuple([_argument(item, rules) for item in argument])
     return argument
 
 
@@ -146,10 +146,10 @@ def _traced(op: Op, arguments: tuple[Any, ...], inputs: Sequence[Spec], moving: 
 
     closed = jaxpr_for(lambda *arrays: value_of_back(results, arrays, moving), inputs)
     read = {v for v in closed.jaxpr.outvars if not isinstance(v, Literal)}
-    kept = []
+    equations = []
     for equation in reversed(closed.jaxpr.eqns):
         if equation.effects or not read.isdisjoint(equation.outvars):
-            kept.append(equation)
+            equations.append(equation)
             read.update([v for v in equation.invars if not isinstance(v, Literal)])
-    live: ClosedJaxpr = closed.replace(jaxpr=closed.jaxpr.replace(eqns=kept[::-1]))
+    live: ClosedJaxpr = closed.replace(jaxpr=closed.jaxpr.replace(eqns=equations[::-1]))
     return live

@@ -59,8 +59,8 @@ def value_and_grad(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxe
     _check_number(name, number, rows)
     derivatives = like(moving, grad_of(number, moving) if moving else [])
     (y, auxiliary), derivatives = _by_rules((y, auxiliary), moving, derivatives)
-    found = iter(derivatives)
-    gradients = [WithoutTangent(x.shape) if allow_int and is_whole(x) else next(found) for x in leaves]
+    in_order = iter(derivatives)
+    gradients = [WithoutTangent(x.shape) if allow_int and is_whole(x) else next(in_order) for x in leaves]
     gradient = conjugate(jax.tree.unflatten(tree, gradients))
     if name == "grad":
         return (gradient, auxiliary) if has_aux else gradient
@@ -77,10 +77,10 @@ def _by_rules(results: Any, moving: Sequence[Variable], derivatives: Sequence[Va
     """Results and derivatives with the values that custom rules give them, for the next transformation."""
     leaves, tree = jax.tree.flatten(results)
     ys = [y for y in leaves if isinstance(y, Variable)]
-    found = list(like([*ys, *derivatives], by_their_rules(ys, moving, [*ys, *derivatives])))
-    values = iter(found)
+    new_values = list(like([*ys, *derivatives], by_their_rules(ys, moving, [*ys, *derivatives])))
+    values = iter(new_values)
     again = jax.tree.unflatten(tree, [next(values) if isinstance(y, Variable) else y for y in leaves])
-    return again, found[len(ys) :]
+    return again, new_values[len(ys) :]
 
 
 def jacobian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, options: Options) -> Any:
@@ -104,13 +104,13 @@ def jacobian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, opt
     parts = jax.tree.leaves(y)
     rows.check_independent(parts, leaves)
     found_rows = _jacobian(parts, leaves, rows) if leaves else [()] * len(parts)
-    found = iter(zip(parts, found_rows, strict=True))
+    pairs = iter(zip(parts, found_rows, strict=True))
 
     def blocks() -> Any:
         """The blocks of the next part of a result."""
-        part, row = next(found)
-        own = iter([_block(each, x, part, name) for each, x in zip(row, leaves, strict=True)])
-        return tree.unflatten([_zeros(part, x, rows) if is_whole(x) else next(own) for x in every])
+        part, row = next(pairs)
+        of_leaves = iter([_block(block, x, part, name) for block, x in zip(row, leaves, strict=True)])
+        return tree.unflatten([_zeros(part, x, rows) if is_whole(x) else next(of_leaves) for x in every])
 
     def of(result: Any) -> Any:
         """The blocks of a result; they are complex if the result or the arguments are."""
@@ -130,15 +130,15 @@ def _zeros(y: Variable, x: Variable, rows: RowAxes) -> Variable:
 def _block(block: Variable, x: Variable, y: Variable, name: str) -> Variable:
     """A block of the Jacobian of y by x, in the dtype that JAX's mode gives it."""
     dtype = {"jacfwd": y, "jacrev": x}.get(name, block).dtype
-    made = in_dtype(block, dtype)
-    return like([y if name == "jacfwd" else x], [made])[0]
+    converted = in_dtype(block, dtype)
+    return like([y if name == "jacfwd" else x], [converted])[0]
 
 
 def _jacobian(parts: list[Variable], leaves: list[Variable], rows: RowAxes) -> list[list[Variable]]:
     """The blocks for each result, with the values that custom rules give them."""
     blocks = jacobian_of(parts, leaves, batched=rows.size is not None)
-    found = iter(by_their_rules(parts, leaves, [block for row in blocks for block in row]))
-    return [[next(found) for _ in leaves] for _ in parts]
+    in_order = iter(by_their_rules(parts, leaves, [block for row in blocks for block in row]))
+    return [[next(in_order) for _ in leaves] for _ in parts]
 
 
 def hessian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, options: Options) -> Any:
@@ -162,14 +162,14 @@ def hessian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, opti
     else:
         second = [_jacobian(row, leaves, rows) for row in _jacobian(parts, leaves, rows)]
     auxiliary, _ = _by_rules(auxiliary, leaves, [])
-    found = iter([
+    of_parts = iter([
         tree.unflatten([tree.unflatten(like([x] * len(row), row)) for x, row in zip(leaves, blocks, strict=True)])
         for blocks in second
     ])  # fmt: skip
 
     def of(result: Any) -> Any:
-        blocks = next(found)
-        return jax.tree.map(ComplexPair, blocks, next(found)) if is_pair(result) else blocks
+        blocks = next(of_parts)
+        return jax.tree.map(ComplexPair, blocks, next(of_parts)) if is_pair(result) else blocks
 
     whole = jax.tree.unflatten(tree_of_results, [of(result) for result in results])
     return (whole, auxiliary) if has_aux else whole
@@ -184,10 +184,10 @@ def _hessian(part: Variable, leaves: list[Variable], rows: RowAxes) -> list[list
 
 def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
     """The value, and its derivative along tangents of the floating arguments."""
-    given, along = args
-    y, auxiliary = _with_auxiliary("jvp", fun(*given), has_aux)
+    primals, along = args
+    y, auxiliary = _with_auxiliary("jvp", fun(*primals), has_aux)
     results, tree = jax.tree.flatten(y)
-    leaves = [x for x in jax.tree.leaves(given) if not is_whole(x)]
+    leaves = [x for x in jax.tree.leaves(primals) if not is_whole(x)]
     vectors = [rows.along(x, t) for x, t in zip(leaves, along, strict=True)]
     moving = [r for r in results if not is_whole(r)]
     derivatives = like(moving, jvp_of(moving, leaves, vectors) if leaves and moving else [*map(F.zeros_like, moving)])
@@ -209,10 +209,10 @@ def of_primals(args: Any, kwargs: Any) -> tuple[Any, Any]:
 
 def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     """The Hessian times vectors."""
-    given, along = args
-    y = fun(*given)
+    primals, along = args
+    y = fun(*primals)
     _check_number("hvp", y, rows)
-    leaves, tree = jax.tree.flatten(given)
+    leaves, tree = jax.tree.flatten(primals)
     _check_floating("hvp", leaves)
     rows.check(leaves)
     note_reverse_mode(leaves)
@@ -228,20 +228,20 @@ def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any
 
 def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
     """Vectors times the Jacobian."""
-    given, cotangents = args
-    y, _ = _with_auxiliary("vjp", fun(*given), has_aux)
+    primals, cotangents = args
+    y, _ = _with_auxiliary("vjp", fun(*primals), has_aux)
     results = [r for r in jax.tree.leaves(y) if not is_whole(r)]
-    leaves, tree = jax.tree.flatten(given)
+    leaves, tree = jax.tree.flatten(primals)
     moving = [x for x in leaves if not is_whole(x)]
     _check_floating("vjp", moving)
     rows.check(moving)
     note_reverse_mode(moving)
     if moving and results:
         at_results = [rows.along(moving[0], t) for t in jax.tree.leaves(conjugate(cotangents))]
-        found = iter(like(moving, by_their_rules(results, moving, vjp_of(results, moving, at_results))))
+        in_order = iter(like(moving, by_their_rules(results, moving, vjp_of(results, moving, at_results))))
     else:
-        found = iter(like(moving, [F.zeros_like(x) for x in moving]))
-    gradients = [WithoutTangent(x.shape) if is_whole(x) else next(found) for x in leaves]
+        in_order = iter(like(moving, [F.zeros_like(x) for x in moving]))
+    gradients = [WithoutTangent(x.shape) if is_whole(x) else next(in_order) for x in leaves]
     return conjugate(jax.tree.unflatten(tree, gradients))
 
 
@@ -257,8 +257,8 @@ def of_rows(
     if batched and rows.size is not None:
         raise NotByRows
     rows.check_independent(ys, [x])
-    made = [operator(part, x, batched=batched or rows.size is not None) for part in ys]
-    return made[0] if len(made) == 1 else jax.tree.map(ComplexPair, *made)
+    results = [operator(part, x, batched=batched or rows.size is not None) for part in ys]
+    return results[0] if len(results) == 1 else jax.tree.map(ComplexPair, *results)
 
 
 def of_drawn_directions(
@@ -267,8 +267,8 @@ def of_drawn_directions(
 ) -> Any:  # fmt: skip
     """An operator of one array, estimated along random directions drawn from a key, the first argument."""
     if not args or not isinstance(args[0], KeyData | Variable):
-        given = repr(args[0]) if args else "none"
-        raise TypeError(f"{name}: with directions the first argument must be a key from jax.random.key, got {given}")
+        shown = repr(args[0]) if args else "none"
+        raise TypeError(f"{name}: with directions the first argument must be a key from jax.random.key, got {shown}")
     key = args[0].data if isinstance(args[0], KeyData) else args[0]
     if rows.size is not None and rows.has(key):
         raise NotByRows  # each point needs its own directions
@@ -301,10 +301,10 @@ def derivatives(
 ) -> list[Variable]:
     """Several partial derivatives."""
     y = _array_of("derivatives", "the result", fun(*args, **kwargs))
-    by = [tuple([_array_of("derivatives", f"argument {i}", _chosen("derivatives", args, i)) for i in each])
-          for each in wanted]  # fmt: skip
-    rows.check([x for each in by for x in each])
-    note_reverse_mode([x for each in by for x in each])
+    by = [tuple([_array_of("derivatives", f"argument {i}", _chosen("derivatives", args, i)) for i in numbers])
+          for numbers in wanted]  # fmt: skip
+    rows.check([x for numbers in by for x in numbers])
+    note_reverse_mode([x for numbers in by for x in numbers])
     return derivatives_of(y, by)
 
 
@@ -368,6 +368,6 @@ def _check_floating(name: str, leaves: Sequence[Any], what: str = "arguments") -
 
 def check_alike(name: str, what: str, wanted: Any, tree: Any, error: type[Exception] = TypeError) -> None:
     """Raise an error unless a pytree has the expected structure."""
-    given: Any = jax.tree.structure(tree)
-    if given != wanted:
-        raise error(f"{name}: {what} must have the structure {wanted}, got {given}")
+    structure: Any = jax.tree.structure(tree)
+    if structure != wanted:
+        raise error(f"{name}: {what} must have the structure {wanted}, got {structure}")

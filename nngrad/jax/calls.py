@@ -55,8 +55,8 @@ def results_of_call(graph: Any, owner: Any, arrays: Sequence[Any]) -> list[Any]:
 
 def call_in(held: ClosedJaxpr) -> GraphCall:
     (call,) = held.consts
-    found: GraphCall = call
-    return found
+    callee: GraphCall = call
+    return callee
 
 
 def graph_called(equation: Any) -> Callable[[Sequence[Variable]], list[Variable]] | None:
@@ -75,7 +75,7 @@ def require_one_device(jaxpr: Jaxpr) -> None:
     """
     for equation in equations_in(jaxpr):
         axes = [equation.params.get(key) for key in ("axes", "axis_name")]
-        names = [n for each in axes for n in (each if isinstance(each, tuple | list) else (each,))]
+        names = [n for parameter in axes for n in (parameter if isinstance(parameter, tuple | list) else (parameter,))]
         devices = equation.params["mesh"].size if equation.primitive.name == "shard_map" else 1
         if devices > 1 or not all([n is None or isinstance(n, int | np.integer) for n in names]):
             raise NotImplementedError(
@@ -85,7 +85,7 @@ def require_one_device(jaxpr: Jaxpr) -> None:
 
 
 def acts(jaxpr: Jaxpr) -> bool:
-    """Whether a jaxpr has equations with side effects and no results, such as `jax.debug.print`.
+    """True if a jaxpr has equations with side effects and no results, such as `jax.debug.print`.
 
     Raises:
         NotImplementedError: Some also have results (`io_callback`): either kind would be called twice.
@@ -93,13 +93,13 @@ def acts(jaxpr: Jaxpr) -> bool:
     if not jaxpr.effects:
         return False
     acting = [e for e in equations_in(jaxpr) if e.primitive.name in _ACTING]
-    found = any([not e.outvars for e in acting])
-    if found and any([e.outvars for e in acting]):
+    without_results = any([not e.outvars for e in acting])
+    if without_results and any([e.outvars for e in acting]):
         raise NotImplementedError(
             "cannot combine io_callback with results and jax.debug.print, jax.debug.callback or io_callback without "
             "results: nngrad.jax would call one of them twice. Leave one out, or use jax.pure_callback"
         )
-    return found
+    return without_results
 
 
 _ACTING = {"debug_callback", "debug_print", "io_callback"}
@@ -117,7 +117,7 @@ VARIES = (
 
 
 def varies(aval: Any) -> bool:
-    """Whether an aval varies among devices; its attribute depends on the version of JAX."""
+    """True if an aval varies among devices; its attribute depends on the version of JAX."""
     return bool(getattr(getattr(aval, "mat", aval), "varying", None) or getattr(aval, "vma", None))
 
 
@@ -155,18 +155,18 @@ def _over_rows(arrays: Sequence[Any], axes: Sequence[Any], *, held: ClosedJaxpr)
     first = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes, strict=True)]
     results = results_of_call(graph.over_rows(owner, having_rows, size), owner, first)
     reached = graph.reached_by(having_rows) if size else [True] * len(results)
-    found = [0 if with_rows else None for with_rows in reached]  # `out_axes=None` returns results without the axis
-    return [y[0] if axis is None else y for y, axis in zip(results, found, strict=True)], found
+    out_axes = [0 if with_rows else None for with_rows in reached]  # `out_axes=None` returns results without the axis
+    return [y[0] if axis is None else y for y, axis in zip(results, out_axes, strict=True)], out_axes
 
 
 def _transposed(cotangents: Sequence[Any], *arrays: Any, held: ClosedJaxpr) -> list[Any]:
-    """The transpose rule, for a graph that is linear in some inputs (as for `jax.linear_transpose` of a result of
+    """The transpose rule, for a graph that is linear in some inputs (as in `jax.linear_transpose` of a result of
     `linearize`): JAX transposes the functions of the graph."""
     places = [i for i, a in enumerate(arrays) if ad.is_undefined_primal(a)]
-    given = [jnp.zeros(a.aval.shape, a.aval.dtype) if ad.is_undefined_primal(a) else a for a in arrays]
+    at = [jnp.zeros(a.aval.shape, a.aval.dtype) if ad.is_undefined_primal(a) else a for a in arrays]
     # Not `jax.linear_transpose`: before JAX 0.9 it rejects loops that compute nonlinear values beside linear ones.
-    found = back(call_in(held).graph.run, given, places, [*map(ad.instantiate_zeros, cotangents)])
-    into = dict(zip(places, found, strict=True))
+    gradients = back(call_in(held).graph.run, at, places, [*map(ad.instantiate_zeros, cotangents)])
+    into = dict(zip(places, gradients, strict=True))
     return [into.get(i) for i in range(len(arrays))]
 
 

@@ -29,7 +29,7 @@ def evaluated(equation: Any, arrays: Sequence[Any]) -> list[Any]:
 
 
 def may_run_now(equation: Any) -> bool:
-    """Whether an equation may be evaluated while the function is opened: it has no effects, and calls nothing on the
+    """True if an equation may be evaluated while the function is opened: it has no effects, and calls nothing on the
     host, since it may be in a branch that is not taken."""
     names = {name_of(equation)}.union(*map(primitives_in, bodies_of(equation)))
     return not equation.effects and "pure_callback" not in names
@@ -51,15 +51,15 @@ def evaluated_now(equation: Any, values: Sequence[KnownArray]) -> list[KnownArra
 
 
 def _broadcast(x: Any, *, shape: Any, broadcast_dimensions: Any, **_: Any) -> Any:
-    own = [1] * len(shape)
+    widened = [1] * len(shape)
     for a, n in zip(broadcast_dimensions, x.shape, strict=True):
-        own[a] = n
-    return np.broadcast_to(x.reshape(own), shape)
+        widened[a] = n
+    return np.broadcast_to(x.reshape(widened), shape)
 
 
 def _iota(*, dtype: Any, shape: Any, dimension: int, **_: Any) -> Any:
-    own = [-1 if a == dimension else 1 for a, _ in enumerate(shape)]
-    return np.broadcast_to(np.arange(shape[dimension]).astype(dtype).reshape(own), shape)
+    aligned = [-1 if a == dimension else 1 for a, _ in enumerate(shape)]
+    return np.broadcast_to(np.arange(shape[dimension]).astype(dtype).reshape(aligned), shape)
 
 
 def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,10 +102,10 @@ def _evaluated_on_host(equation: Any, values: Sequence[KnownArray]) -> KnownArra
     if equation.primitive.name == "convert_element_type" and values[0].dtype.kind == "f" != result.dtype.kind:
         return None  # XLA decides what becomes of values that no integer holds
     with np.errstate(all="ignore"):
-        found = function(*[np.asarray(v.array, v.dtype) for v in values], **equation.params)
-    if found is None or found.shape != result.shape or found.dtype != result.dtype:
+        y = function(*[np.asarray(v.array, v.dtype) for v in values], **equation.params)
+    if y is None or y.shape != result.shape or y.dtype != result.dtype:
         return None
-    return known(found)
+    return known(y)
 
 
 # ---------------------------------------------------------------- equations that stay opaque
@@ -115,14 +115,14 @@ Closure = tuple[Callable[..., list[Any]], list[Variable], list[str]]
 """A function of arrays, the Variables whose arrays it takes, and the names of its primitives."""
 
 
-def closure_of(equation: Any, given: list[Value]) -> Closure:
+def closure_of(equation: Any, operands: list[Value]) -> Closure:
     """An equation as a function of the arrays of Variables; known inputs are baked in.
 
     Args:
         equation: The equation; Variables or keys can hold its results.
-        given: Its inputs.
+        operands: Its inputs.
     """
-    order = _in_order(equation, given)
+    order = _in_order(equation, operands)
     moving: dict[int, tuple[Variable | Keys, bool]] = {}
     for one, values in order:
         for v, described in zip(values, [u.aval for u in one.invars], strict=True):
@@ -138,8 +138,8 @@ def closure_of(equation: Any, given: list[Value]) -> Closure:
             at[i] = jax.random.wrap_key_data(array, impl=v.implementation) if isinstance(v, Keys) else array
         results: dict[int, list[Any]] = {}
         for one, values in order:
-            own = zip(values, one.invars, strict=True)
-            results[id(one)] = evaluated(one, [_array(v, u.aval, at, results) for v, u in own])
+            pairs = zip(values, one.invars, strict=True)
+            results[id(one)] = evaluated(one, [_array(v, u.aval, at, results) for v, u in pairs])
         return [jax.random.key_data(y) if is_key(y) else y for y in results[id(equation)]]
 
     names = [name_of(one) for one, _ in order]
@@ -154,20 +154,20 @@ def shown_name(equation: Any) -> str:
     return str(source).partition(" at ")[0] if source else name_of(equation)
 
 
-def _in_order(equation: Any, given: list[Value]) -> list[tuple[Any, list[Value]]]:
+def _in_order(equation: Any, operands: list[Value]) -> list[tuple[Any, list[Value]]]:
     """The equation and those that compute its delayed inputs, each with its inputs, in topological order."""
-    found: dict[int, tuple[Any, list[Value]]] = {}
-    pending = [(equation, given, False)]
+    in_order: dict[int, tuple[Any, list[Value]]] = {}
+    pending = [(equation, operands, False)]
     while pending:
         one, values, ready = pending.pop()
-        if id(one) in found:
+        if id(one) in in_order:
             continue
         if ready:
-            found[id(one)] = one, values
+            in_order[id(one)] = one, values
             continue
         pending.append((one, values, True))
         pending += [(v.equation, v.values, False) for v in values if isinstance(v, Delayed)]
-    return list(found.values())
+    return list(in_order.values())
 
 
 def _input(value: Variable | Keys, truth: bool) -> Variable:

@@ -73,14 +73,14 @@ class OpenedFunction(JaxFunction):
             return opened_with(Opening(), trace.function.jaxpr, inputs)
         body: Block = trace.function.body
         constants = trace.constants if around is None else [around.now_held_by(x) for x in trace.constants]
-        given = [*constants, *inputs]
+        placed = [*constants, *inputs]
         values: list[Variable] = []
         for op, arguments, numbers in body.steps:
-            made = apply(op, tuple(body.picked(given, values, numbers)), arguments)
-            values.extend(made if op.multiple_results else (made,))
+            results = apply(op, tuple(body.picked(placed, values, numbers)), arguments)
+            values.extend(results if op.multiple_results else (results,))
         for number in body.stop_gradients:
             values[~number].need_grad = False
-        return body.picked(given, values)
+        return body.picked(placed, values)
 
     def _trace(self, tree: Any, described: tuple[Any, ...], needs_x64: bool) -> Trace:
         around = surroundings_of_now()
@@ -146,11 +146,11 @@ class _Graph:
         opening = Opening(owner)
         self.jaxpr = jaxpr
         self.of_its_surroundings = any([isinstance(c, jax.core.Tracer) for c in jaxpr.consts])
-        """Whether it closes over tracers of JAX, and so is useless once their trace has ended."""
+        """True if it closes over tracers of JAX, and so is useless once their trace has ended."""
         outputs, inputs = _built(opening, jaxpr)
-        own = {id(x) for x in inputs}
+        of_inputs = {id(x) for x in inputs}
         self.report = opening.report
-        self.constants = tuple([x for x in leaves_of(outputs) if id(x) not in own])
+        self.constants = tuple([x for x in leaves_of(outputs) if id(x) not in of_inputs])
         """The leaves that it reads: values the function closes over, and results computed from these alone."""
         self.body = close(outputs, [*self.constants, *inputs])
         """Its inputs are the constants, followed by those of the function."""
@@ -167,8 +167,8 @@ def _built(opening: Opening, jaxpr: ClosedJaxpr) -> tuple[list[Variable], list[V
 def opened_with(opening: Opening, jaxpr: ClosedJaxpr, inputs: Sequence[Value]) -> list[Variable]:
     """The results of a jaxpr for these input values."""
     outputs = []
-    found = opening.run(jaxpr.jaxpr, [opening.constant(c) for c in jaxpr.consts], list(inputs))
-    for y, v in zip(found, jaxpr.jaxpr.outvars, strict=True):
+    results = opening.run(jaxpr.jaxpr, [opening.constant(c) for c in jaxpr.consts], list(inputs))
+    for y, v in zip(results, jaxpr.jaxpr.outvars, strict=True):
         result: Any = y if isinstance(y, Variable) else y.variable()  # type: ignore[union-attr]
         outputs.append(F.cast(result, dtype=bool) if v.aval.dtype == bool and result.dtype != bool else result)
     return outputs

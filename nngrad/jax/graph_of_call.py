@@ -54,7 +54,7 @@ MOST_NUMBERS_OF_ROWS = 16
 
 @functools.cache
 def jax_transposes_loops() -> bool:
-    """Whether JAX can transpose a scan that its own forward mode has not made; JAX 0.8 cannot. Reverse mode needs this
+    """True if JAX can transpose a scan that its own forward mode has not made; JAX 0.8 cannot. Reverse mode needs this
     for a pushforward; without it JAX differentiates graphs with loops as a whole."""
 
     def loop(x: Any) -> Any:
@@ -101,7 +101,7 @@ class GraphOfCall:
         built, is_users = watching_for_users_code(lambda: self._built(owner, variables))
         self._outputs, self.tree_of_results = built
         self.is_kept = not is_users and not surroundings.tracers
-        """Whether later calls may use it: it contains no tracers of JAX, and no rule of the user's."""
+        """True if later calls may use it: it contains no tracers of JAX, and no rule of the user's."""
         self._inputs = [*variables, *surroundings.variables]
         self.key: Hashable = ByIdentity(self) if is_users else (
             owner.key, arguments, tuple(inputs), having_rows, size, surroundings.key, registry.version,
@@ -143,8 +143,8 @@ class GraphOfCall:
     def _results(
         self, owner: Any, variables: Sequence[Variable], surroundings: Surroundings
     ) -> tuple[list[Variable], Any]:
-        own = iter(variables)
-        leaves = [next(own) if kept is None else kept for kept in self._arguments.fixed]
+        arrays = iter(variables)
+        leaves = [next(arrays) if static is None else static for static in self._arguments.fixed]
         args, kwargs = jax.tree.unflatten(self._arguments.tree, leaves)
         surroundings.are_weak(variables, self._arguments.weak)
         rows = RowAxes()
@@ -188,13 +188,13 @@ class GraphOfCall:
     @functools.cached_property
     def _closed(self) -> tuple[Block, list[Variable]]:
         """A Block from the inputs and the arrays that the function closes over to the results, and those arrays."""
-        own = {id(x) for x in self._inputs}
-        constants = [x for x in leaves_of(self._outputs) if id(x) not in own]
+        of_inputs = {id(x) for x in self._inputs}
+        constants = [x for x in leaves_of(self._outputs) if id(x) not in of_inputs]
         return close(self._outputs, [*self._inputs, *constants]), constants
 
     @functools.cached_property
     def is_opaque(self) -> bool:
-        """Whether it contains opaque functions."""
+        """True if it contains opaque functions."""
         return with_opaque(self._outputs)
 
     def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
@@ -202,8 +202,8 @@ class GraphOfCall:
         floating results. Nothing that the results are computed from depends on a tangent."""
         pushed = self._pushed.get(moving)
         if pushed is None:
-            made, is_users = watching_for_users_code(lambda: self._pushed_forward(moving))
-            pushed = jax.jit(made)
+            function, is_users = watching_for_users_code(lambda: self._pushed_forward(moving))
+            pushed = jax.jit(function)
             if not is_users:
                 self._pushed[moving] = pushed
         return pushed
@@ -224,19 +224,19 @@ class GraphOfCall:
         floating = [y for y in self._outputs if y.spec.differentiable]
         primals = [self._inputs[i] for i in moving]
         moved = jvp(floating, primals, tangents) if floating else []
-        found = by_their_rules(floating, primals, [*self._outputs, *moved])
-        results, moved = found[: len(self._outputs)], found[len(self._outputs) :]
+        new_values = by_their_rules(floating, primals, [*self._outputs, *moved])
+        results, moved = new_values[: len(self._outputs)], new_values[len(self._outputs) :]
         residuals = read_beside(tangents, moved, self._inputs)
         values = to_jax([*results, *residuals], self._inputs)
         # JAX's reverse mode separates functions of tangents from others, equation by equation; these may fuse the two.
-        fusing = [each.name for each in lowering_passes() if each.platform is not None or each.name == "partition"]
+        fusing = [stage.name for stage in lowering_passes() if stage.platform is not None or stage.name == "partition"]
         with Switched(without_passes=frozenset(fusing)):
             linear = to_jax(moved, [*residuals, *tangents])
         inputs, outputs = len(self._inputs), len(self._outputs)
 
-        def run(*given: Any) -> list[Any]:
-            known = values(*given[:inputs])
-            return [*known[:outputs], *linear(*known[outputs:], *given[inputs:])]
+        def run(*arrays: Any) -> list[Any]:
+            known = values(*arrays[:inputs])
+            return [*known[:outputs], *linear(*known[outputs:], *arrays[inputs:])]
 
         return run
 
@@ -244,22 +244,22 @@ class GraphOfCall:
         """The pushforward by JAX's own forward mode, applied to the functions of the graph."""
         count = len(self.inputs)
 
-        def run(*given: Any) -> list[Any]:
-            values, moved = along(self.run, given[:count], moving, given[count:])
+        def run(*arrays: Any) -> list[Any]:
+            values, moved = along(self.run, arrays[:count], moving, arrays[count:])
             return [*values, *[t for t, y in zip(moved, self.outputs, strict=True) if y.differentiable]]
 
         return run
 
     def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
         """Which results depend on the values of the marked inputs."""
-        given = [x for x, is_given in zip(self._inputs, inputs, strict=True) if is_given]
-        _, reached, _ = path_between(self._outputs, given, of_values=True)
+        marked = [x for x, is_given in zip(self._inputs, inputs, strict=True) if is_given]
+        _, reached, _ = path_between(self._outputs, marked, of_values=True)
         return [id(y) in reached for y in self._outputs]
 
     def pulls_to_others(self, inputs: tuple[bool, ...]) -> bool:
-        """Whether reverse mode in it differentiates by values that do not depend on the marked inputs."""
-        given = [x for x, is_given in zip(self._inputs, inputs, strict=True) if is_given]
-        _, reached, _ = path_between(self._pulled, given, of_values=True)
+        """True if reverse mode in it differentiates by values that do not depend on the marked inputs."""
+        marked = [x for x, is_given in zip(self._inputs, inputs, strict=True) if is_given]
+        _, reached, _ = path_between(self._pulled, marked, of_values=True)
         return any([id(x) not in reached for x in self._pulled])
 
     def over_rows(self, owner: Any, having_rows: tuple[bool, ...], size: int) -> GraphOfCall | OverRowsByJax:
@@ -316,8 +316,8 @@ class OverRowsByJax:
         """`jax.vmap` of the graph's pushforward."""
         if moving not in self._pushed:
             axes = (*self._axes, *[self._axes[i] for i in moving])
-            each = self._graph.pushforward(moving)
-            self._pushed[moving] = jax.jit(jax.vmap(each, axes, axis_size=self._size))
+            of_one_row = self._graph.pushforward(moving)
+            self._pushed[moving] = jax.jit(jax.vmap(of_one_row, axes, axis_size=self._size))
         return self._pushed[moving]
 
     def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
@@ -337,9 +337,9 @@ def weakly_typed(array: Any) -> Any:
 def read_beside(tangents: Sequence[Variable], moved: Sequence[Variable], inputs: Sequence[Variable]) -> list[Variable]:
     """The residuals: values that depend on `inputs` but no tangent, read by functions from `tangents` to `moved`."""
     path, moving, _ = path_between(moved, tangents, of_values=True)
-    _, given, _ = path_between(moved, inputs, of_values=True)
+    _, from_inputs, _ = path_between(moved, inputs, of_values=True)
     read = [*[x for f in path for x in f.inputs], *moved]
-    return list({id(x): x for x in read if id(x) in given and id(x) not in moving}.values())
+    return list({id(x): x for x in read if id(x) in from_inputs and id(x) not in moving}.values())
 
 
 def opened_apart(run: Callable[..., Any], inputs: Sequence[Variable]) -> list[Variable]:
@@ -349,7 +349,7 @@ def opened_apart(run: Callable[..., Any], inputs: Sequence[Variable]) -> list[Va
 
 
 def entangled(inputs: Sequence[Variable]) -> bool:
-    """Whether some of these Variables depend on each other, or are equal, so that one derivative would move both."""
+    """True if some of these Variables depend on each other, or are equal, so that one derivative would move both."""
     floating = [x for x in inputs if x.spec.differentiable]
     if len({id(x) for x in floating}) < len(floating):
         return True

@@ -36,7 +36,7 @@ class Vectors:
         leaves, tree = jax.tree.flatten(others)
         return cls(name, what, tree, tuple([(tuple(np.shape(leaf)), dtype_of_leaf(leaf)) for leaf in leaves]))
 
-    def moving(self, given: Any, of_dtype: type[Exception] = ValueError) -> tuple[Any, ...]:
+    def moving(self, vectors: Any, of_dtype: type[Exception] = ValueError) -> tuple[Any, ...]:
         """The vectors of floating leaves, in order.
 
         Raises:
@@ -44,23 +44,23 @@ class Vectors:
             ValueError: A shape differs.
             of_dtype: A dtype differs.
         """
-        check_alike(self.name, self.what, self.tree, given, ValueError if self.name == "vjp" else TypeError)
-        found = []
-        for i, (leaf, (shape, dtype)) in enumerate(zip(jax.tree.leaves(given), self.described, strict=True)):
+        check_alike(self.name, self.what, self.tree, vectors, ValueError if self.name == "vjp" else TypeError)
+        leaves = []
+        for i, (leaf, (shape, dtype)) in enumerate(zip(jax.tree.leaves(vectors), self.described, strict=True)):
             floating = jnp.issubdtype(dtype, jnp.inexact)
             if isinstance(leaf, float | complex) and floating:
                 leaf = np.asarray(leaf, dtype)
             expected = dtype if floating else jax.dtypes.float0
-            own = tuple(np.shape(leaf)), dtype_of_leaf(leaf)
+            of_leaf = tuple(np.shape(leaf)), dtype_of_leaf(leaf)
             free = isinstance(leaf, Variable) or (self.name == "vjp" and not floating)  # as in JAX, where it is unused
-            if own[0] != shape or (own[1] != expected and not free):
-                raise (of_dtype if own[0] == shape else ValueError)(
+            if of_leaf[0] != shape or (of_leaf[1] != expected and not free):
+                raise (of_dtype if of_leaf[0] == shape else ValueError)(
                     f"{self.name}: leaf {i} of the {self.what} must be {_name(expected)}{list(shape)} for a value of "
-                    f"{_name(dtype)}{list(shape)}, got {_name(own[1])}{list(own[0])}"
+                    f"{_name(dtype)}{list(shape)}, got {_name(of_leaf[1])}{list(of_leaf[0])}"
                 )
             if floating:
-                found.append(leaf)
-        return tuple(found)
+                leaves.append(leaf)
+        return tuple(leaves)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class LinearFunction:
     takes: Vectors
     """The structure of its vectors."""
     is_one: bool
-    """Whether it takes one pytree of vectors, rather than one for each argument."""
+    """True if it takes one pytree of vectors, rather than one for each argument."""
 
     def __call__(self, at: Sequence[Any], around: Sequence[Any], *vectors: Any) -> Any:
         """The derivative; the arrays `at` come before the vectors among the inputs of the graph, `around` after."""
@@ -93,10 +93,10 @@ def linear_function(
         primals: Its first argument.
         vectors: Examples of the floating vectors.
         takes: The structure of the result's arguments.
-        is_one: As for `LinearFunction`.
+        is_one: As in `LinearFunction`.
     """
     if any([isinstance(leaf, Variable) for leaf in jax.tree.leaves(primals)]):
-        return lambda *given: transformed(primals, takes.moving(_argument(given) if is_one else given))
+        return lambda *along: transformed(primals, takes.moving(_argument(along) if is_one else along))
     graph, arrays = transformed.graph_of(primals, tuple(vectors))
     around = len(graph.surroundings.tracers)
     before = len(arrays) - len(jax.tree.leaves(parted(tuple(vectors)))) - around
@@ -109,10 +109,10 @@ def floating(tree: Any) -> list[Any]:
     return [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(dtype_of_leaf(leaf), jnp.inexact)]
 
 
-def _argument(given: tuple[Any, ...]) -> Any:
-    if len(given) != 1:
-        raise TypeError(f"vjp: expected 1 argument, the cotangents of the result, got {len(given)}")
-    return given[0]
+def _argument(vectors: tuple[Any, ...]) -> Any:
+    if len(vectors) != 1:
+        raise TypeError(f"vjp: expected 1 argument, the cotangents of the result, got {len(vectors)}")
+    return vectors[0]
 
 
 def _name(dtype: Any) -> str:

@@ -96,7 +96,7 @@ class Opening:
         finally:
             self._saving = before
 
-    def _results(self, equation: Any, given: list[Value]) -> list[Value]:
+    def _results(self, equation: Any, inputs: list[Value]) -> list[Value]:
         name = name_of(equation)
         for v in (*equation.invars, *equation.outvars):
             if not isinstance(v.aval, ShapedArray):
@@ -104,34 +104,34 @@ class Opening:
                     f"{self._owner}: {name} works on {v.aval}, which is not an array, so no Variable can hold it; "
                     "use F.jax_function, which keeps the whole function opaque"
                 )
-        if all([isinstance(v, KnownArray) for v in given]) and may_run_now(equation):
-            return list(evaluated_now(equation, given))  # type: ignore[arg-type]
-        is_call = name in CALLS and (self._inlined or not stays_checkpoint(equation, given))
+        if all([isinstance(v, KnownArray) for v in inputs]) and may_run_now(equation):
+            return list(evaluated_now(equation, inputs))  # type: ignore[arg-type]
+        is_call = name in CALLS and (self._inlined or not stays_checkpoint(equation, inputs))
         if is_call or (self._inlined and name in CUSTOM_RULES):
-            return self._called(equation, given)
+            return self._called(equation, inputs)
         key = (
             equation.primitive, frozen(equation.params), tuple([str(v.aval) for v in equation.outvars]),
-            tuple([v.key if isinstance(v, KnownArray) else id(v) for v in given]),
+            tuple([v.key if isinstance(v, KnownArray) else id(v) for v in inputs]),
         )  # fmt: skip
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = self._translated(equation, given)
-            self._kept.append((equation, given))
-        return found
+        results = self._found.get(key)
+        if results is None:
+            results = self._found[key] = self._translated(equation, inputs)
+            self._kept.append((equation, inputs))
+        return results
 
-    def _called(self, equation: Any, given: list[Value]) -> list[Value]:
-        parts = [complex_parts(v) if isinstance(v, KnownArray) else v for v in given]
+    def _called(self, equation: Any, inputs: list[Value]) -> list[Value]:
+        parts = [complex_parts(v) if isinstance(v, KnownArray) else v for v in inputs]
         whole = None if self._inlined else self._whole(equation, parts)
         if whole is not None:
             return whole
         inner = called_function(equation)
         assert inner is not None
-        return self.run_closed(inner, given)
+        return self.run_closed(inner, inputs)
 
-    def _whole(self, equation: Any, given: list[Value]) -> list[Value] | None:
+    def _whole(self, equation: Any, inputs: list[Value]) -> list[Value] | None:
         """The replacement of a call recognised as a whole; None if it is not, or if tracing a custom rule raises."""
         try:
-            whole = recognised(equation, given)
+            whole = recognised(equation, inputs)
         except Exception:
             return None
         if whole is None:
@@ -139,21 +139,21 @@ class Opening:
         self.report.opened[name_of(equation)] += 1
         return self._as_values_of(equation, whole)
 
-    def _translated(self, equation: Any, given: list[Value]) -> list[Value]:
+    def _translated(self, equation: Any, inputs: list[Value]) -> list[Value]:
         """The results of an equation. If it cannot be opened, for any reason, it stays opaque."""
         before = self.report.copy()
         try:
-            return self._opened(equation, given)
+            return self._opened(equation, inputs)
         except Unsupported as unsupported:
             reason = str(unsupported)
         except Exception as error:
             reason = f"its rule failed: {type(error).__name__}: {error}".split("\n")[0]
         self.report.go_back_to(before)
         if not all([is_held(v.aval) for v in equation.outvars]):
-            return [Delayed(equation, given, i) for i in range(len(equation.outvars))]
-        return self._opaque(equation, given, reason)
+            return [Delayed(equation, inputs, i) for i in range(len(equation.outvars))]
+        return self._opaque(equation, inputs, reason)
 
-    def _opened(self, equation: Any, given: list[Value]) -> list[Value]:
+    def _opened(self, equation: Any, inputs: list[Value]) -> list[Value]:
         """The results of an equation, by nngrad's own functions.
 
         Raises:
@@ -161,47 +161,47 @@ class Opening:
         """
         name = name_of(equation)
         held = all([is_held(v.aval) for v in equation.outvars])
-        plain = held and not any([isinstance(v, Keys | Delayed | ComplexPair) for v in given])
+        plain = held and not any([isinstance(v, Keys | Delayed | ComplexPair) for v in inputs])
         apply_graph = graph_called(equation)
         if apply_graph is not None and plain:  # a derivative of nngrad's own, applied to these Variables
             self.report.opened[name] += 1
             self.report.transformed += 1
-            return self._as_values_of(equation, apply_graph([variable(v) for v in given]))
-        pairs = self._of_pairs(equation, given)
+            return self._as_values_of(equation, apply_graph([variable(v) for v in inputs]))
+        pairs = self._of_pairs(equation, inputs)
         if pairs is not None:
             return pairs
         if name in CUSTOM_RULES:
-            whole = self._whole(equation, given) if plain else None
+            whole = self._whole(equation, inputs) if plain else None
             if whole is None:
                 raise Unsupported("it has a custom derivative rule")
             return whole
         results: Any = None
         if plain and name in RULES:
             rule = RULES[name]
-            values = [v.variable() if isinstance(v, KnownArray) and not rule.takes_known else v for v in given]
+            values = [v.variable() if isinstance(v, KnownArray) and not rule.takes_known else v for v in inputs]
             results = rule.function(JaxprEquation(equation), *values)
-        elif held and name in CONTROL and not any([isinstance(v, Delayed | ComplexPair) for v in given]):
+        elif held and name in CONTROL and not any([isinstance(v, Delayed | ComplexPair) for v in inputs]):
             with self.saving():
-                results = CONTROL[name](self, JaxprEquation(equation), given)
+                results = CONTROL[name](self, JaxprEquation(equation), inputs)
         require(results is not None, "it has no rule")
         self.report.opened[name] += 1
         return self._as_values_of(equation, results if isinstance(results, list) else [results])
 
-    def _of_pairs(self, equation: Any, given: list[Value]) -> list[Value] | None:
+    def _of_pairs(self, equation: Any, inputs: list[Value]) -> list[Value] | None:
         """The results of an equation on complex numbers, as pairs of Variables; None if it is not one, or has no
         rule."""
         name = name_of(equation)
         rule = COMPLEX.get(name)
-        numbers = [isinstance(v, ComplexPair) or is_complex(v) for v in given]
+        numbers = [isinstance(v, ComplexPair) or is_complex(v) for v in inputs]
         if not (any(numbers) or any([is_complex(v.aval) for v in equation.outvars])):
             return None
-        if any([isinstance(v, Keys | Delayed) for v in given]):
+        if any([isinstance(v, Keys | Delayed) for v in inputs]):
             return None
-        parts = [complex_parts(v) if isinstance(v, KnownArray) else v for v in given]
+        parts = [complex_parts(v) if isinstance(v, KnownArray) else v for v in inputs]
         if name in CUSTOM_RULES:
             return self._whole(equation, parts)
         if rule is None:
-            return self._pair_by_elements(equation, given) if name in COMPLEX_POINTWISE else None
+            return self._pair_by_elements(equation, inputs) if name in COMPLEX_POINTWISE else None
         try:
             result = rule(JaxprEquation(equation), *parts)
         except Unsupported:
@@ -212,29 +212,29 @@ class Opening:
             return results
         return self._as_values_of(equation, results)
 
-    def _pair_by_elements(self, equation: Any, given: list[Value]) -> list[Value] | None:
+    def _pair_by_elements(self, equation: Any, values: list[Value]) -> list[Value] | None:
         """The results of an elementwise equation on complex numbers."""
-        function, inputs, _ = closure_of(equation, given)
+        function, inputs, _ = closure_of(equation, values)
         pair = complex_pointwise(equation, function, inputs, _open_alone)
         if pair is None:
             return None
         self.report.opened[name_of(equation)] += 1
         return [pair]
 
-    def _opaque(self, equation: Any, given: list[Value], reason: str) -> list[Value]:
+    def _opaque(self, equation: Any, values: list[Value], reason: str) -> list[Value]:
         """The results of an equation as one opaque function."""
         name = name_of(equation)
         alike = len({tuple(v.aval.shape) for v in (*equation.invars, *equation.outvars)}) == 1
         if self._inlined and name in POINTWISE and alike:
-            return [_sum_of(equation, given)]
-        if not self._inlined and not any([isinstance(v, Keys | Delayed | ComplexPair) for v in given]):
-            found = self._by_elements(equation, given)
-            if found is not None:
+            return [_sum_of(equation, values)]
+        if not self._inlined and not any([isinstance(v, Keys | Delayed | ComplexPair) for v in values]):
+            by_elements = self._by_elements(equation, values)
+            if by_elements is not None:
                 self.report.opened[name] += 1
-                return found
+                return by_elements
         closed_over = count_closed_over(equation) if name in CUSTOM_RULES else 0
         # JAX does not differentiate such functions by the values they close over.
-        fixed = [*map(self._baked, given[:closed_over]), *given[closed_over:]]
+        fixed = [*map(self._baked, values[:closed_over]), *values[closed_over:]]
         function, inputs, names = closure_of(equation, fixed)
         results = F.jax_function(function)(*inputs)
         self.report.keep(equation, names, reason)
@@ -247,24 +247,24 @@ class Opening:
         """The plain array of a closed-over array; other values unchanged."""
         return known(self._constants[id(value)]) if id(value) in self._constants else value
 
-    def _by_elements(self, equation: Any, given: list[Value]) -> list[Value] | None:
+    def _by_elements(self, equation: Any, values: list[Value]) -> list[Value] | None:
         """The results of an elementwise equation; None if it is not known to be elementwise. Closed-over arrays become
         part of the function."""
-        function, inputs, _ = closure_of(equation, [*map(self._baked, given)])
-        found = pointwise(equation, function, inputs, functools.partial(_is_seen, equation), _open_alone)
-        return None if found is None else list(found)
+        function, inputs, _ = closure_of(equation, [*map(self._baked, values)])
+        results = pointwise(equation, function, inputs, functools.partial(_is_seen, equation), _open_alone)
+        return None if results is None else list(results)
 
     @staticmethod
     def _as_values_of(equation: Any, results: Iterable[Any]) -> list[Value]:
         """Results cast to the dtypes of the equation, except booleans, which may be the numbers 0 and 1."""
-        found: list[Value] = []
+        values: list[Value] = []
         for y, v in zip(results, equation.outvars, strict=True):
             if isinstance(y, Variable) and not is_key(v.aval):
                 if y.shape != tuple(v.aval.shape):
                     raise AssertionError(f"{equation.primitive.name}: expected {v.aval}, the rule returned {y.spec}")
                 y = y if v.aval.dtype in (bool, y.dtype) else F.cast(y, dtype=v.aval.dtype)
-            found.append(y)
-        return found
+            values.append(y)
+        return values
 
 
 def _open_alone(closed: ClosedJaxpr, inputs: Sequence[Variable]) -> Variable:
@@ -274,7 +274,7 @@ def _open_alone(closed: ClosedJaxpr, inputs: Sequence[Variable]) -> Variable:
 
 
 def _is_seen(equation: Any, function: PointwiseFunction) -> bool:
-    """Whether a function is elementwise: its primitive is known to be, or its equations and those of its derivative are
+    """True if a function is elementwise: its primitive is known to be, or its equations and those of its derivative are
     made of elementwise functions."""
     if name_of(equation) in POINTWISE:
         return True
@@ -289,8 +289,8 @@ def _by_places(closed: ClosedJaxpr) -> bool:
     return not isinstance(y, Variable) or depends_by_places([y], inputs)
 
 
-def _sum_of(equation: Any, given: list[Value]) -> Variable:
+def _sum_of(equation: Any, inputs: list[Value]) -> Variable:
     """A value that depends on whatever the equation's one result depends on."""
     (y,) = [v.aval for v in equation.outvars]
-    total = F.add_n(*[F.cast(variable(v), dtype=np.float32) for v in given])
+    total = F.add_n(*[F.cast(variable(v), dtype=np.float32) for v in inputs])
     return F.cast(total if total.shape == y.shape else F.broadcast(total, shape=tuple(y.shape)), dtype=y.dtype)

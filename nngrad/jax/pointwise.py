@@ -74,9 +74,9 @@ class PointwiseFunction(TracedFunction):
             return None
         if all([x.spec is s for x, s in zip(inputs, self.inputs, strict=True)]):
             opened = self._open(self._partials[i], inputs)
-            given = {id(x) for x in inputs}
-            functions = functions_of([opened], through=lambda x: id(x) not in given)
-            if all([x.parent or id(x) in given for x in (opened, *[x for f in functions for x in f.inputs])]):
+            of_inputs = {id(x) for x in inputs}
+            functions = functions_of([opened], through=lambda x: id(x) not in of_inputs)
+            if all([x.parent or id(x) in of_inputs for x in (opened, *[x for f in functions for x in f.inputs])]):
                 return opened
         y: Variable = apply(
             pointwise_jax_function,
@@ -88,13 +88,13 @@ class PointwiseFunction(TracedFunction):
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Its values for arrays of any broadcastable shapes, computed in pieces of the traced shape."""
         arrays = tuple(jnp.broadcast_arrays(*arrays))
-        shape, own = arrays[0].shape, self.inputs[0].shape
-        if shape == own:
+        shape, traced_shape = arrays[0].shape, self.inputs[0].shape
+        if shape == traced_shape:
             return super().__call__(*arrays)
-        size, part = math.prod(shape), max(math.prod(own), 1)
+        size, part = math.prod(shape), max(math.prod(traced_shape), 1)
         if not size:
             return arrays[:1]
-        filled = [jnp.resize(a, (-(-size // part), *own)) for a in arrays]
+        filled = [jnp.resize(a, (-(-size // part), *traced_shape)) for a in arrays]
         (y,) = jax.vmap(super().__call__)(*filled)
         return (y.reshape(-1)[:size].reshape(shape),)
 
@@ -162,7 +162,7 @@ def pointwise(
             PointwiseFunction(name, jaxpr_for(_result(function, i), [x.spec for x in inputs]), open_jaxpr)
             for i in range(len(equation.outvars))
         ]
-        if any([each.loops_select() for each in functions]) or not all(map(is_seen, functions)):
+        if any([traced.loops_select() for traced in functions]) or not all(map(is_seen, functions)):
             return None
     except Exception:  # JAX cannot differentiate it in some input, or its custom rule raises: it stays opaque
         return None
@@ -180,9 +180,9 @@ def complex_pointwise(
 
     Args:
         equation: The equation; it has one result.
-        function: As for `pointwise`.
-        inputs: As for `pointwise`: real and imaginary parts are inputs of their own.
-        open_jaxpr: As for `pointwise`.
+        function: As in `pointwise`.
+        inputs: As in `pointwise`: real and imaginary parts are inputs of their own.
+        open_jaxpr: As in `pointwise`.
     """
     (shape,) = [tuple(v.aval.shape) for v in equation.outvars]
     if any([x.shape != shape or not x.spec.differentiable for x in inputs]):
@@ -209,14 +209,14 @@ def _result(function: Callable[..., list[Any]], i: int) -> Callable[..., Any]:
 
 
 def depends_by_places(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> bool:
-    """Whether the functions between inputs and outputs show that each output element depends only on input elements at
+    """True if the functions between inputs and outputs show that each output element depends only on input elements at
     its own place."""
-    found = {id(x): x.shape for x in inputs}
+    shape_of = {id(x): x.shape for x in inputs}
     for f in functions_of(outputs):
-        shapes = [found[id(x)] for x in f.inputs if id(x) in found]
+        shapes = [shape_of[id(x)] for x in f.inputs if id(x) in shape_of]
         if not shapes:
             continue
         if not f.op.diagonal or any([y.shape not in shapes for y in f.outputs]):
             return False
-        found.update([(id(y), y.shape) for y in f.outputs])
+        shape_of.update([(id(y), y.shape) for y in f.outputs])
     return True

@@ -42,14 +42,14 @@ class Reference(NamedTuple):
     sign: str
     """A primitive that it contains in all versions of JAX; calls without it need not be compared."""
     elementwise: bool = False
-    """Whether each element of the result depends on elements at its own place, so that maps change nothing."""
+    """True if each element of the result depends on elements at its own place, so that maps change nothing."""
     results: int = 1
     """The number of results."""
     of_pairs: Callable[..., list[Any] | None] | None = None
     """As `opened`, for complex numbers as pairs of their parts."""
 
     def can_be(self, equation: Any, names: Collection[str]) -> bool:
-        """Whether a call that contains these primitives may be this function, as far as this can be told without
+        """True if a call that contains these primitives may be this function, as far as this can be told without
         tracing."""
         if self.sign not in names or len(equation.outvars) != self.results:
             return False
@@ -107,7 +107,7 @@ def _complex_solve(a: Any, b: Any) -> list[Any]:
     n = ar.shape[-1]
     windows = [[(0, m, 1) for m in y.shape] for _ in range(2)]
     windows[0][axis], windows[1][axis] = (0, n, 1), (n, n, 1)
-    return [ComplexPair(*[F.take_slices(y, key=tuple(each)) for each in windows])]
+    return [ComplexPair(*[F.take_slices(y, key=tuple(window)) for window in windows])]
 
 
 def _hypot(x: Any, y: Any) -> list[Variable]:
@@ -179,8 +179,8 @@ def _axes_first(x: Any, axes: tuple[int, ...]) -> Any:
 
 def _described(equation: Any) -> tuple[Any, ...]:
     """Shape, dtype and weak type of each input, except closed-over arrays."""
-    given = equation.invars[int(equation.params.get("num_consts", 0)) :]
-    return tuple([(v.aval.shape, v.aval.dtype, bool(getattr(v.aval, "weak_type", False))) for v in given])
+    inputs = equation.invars[int(equation.params.get("num_consts", 0)) :]
+    return tuple([(v.aval.shape, v.aval.dtype, bool(getattr(v.aval, "weak_type", False))) for v in inputs])
 
 
 def recognised(equation: Any, values: list[Any]) -> list[Any] | None:
@@ -195,7 +195,7 @@ def recognised(equation: Any, values: list[Any]) -> list[Any] | None:
     inner = called_function(equation)
     if inner is None:
         return None
-    own = Call(equation)
+    call = Call(equation)
     custom = name_of(equation) in CUSTOM_RULES
     values = values[int(equation.params.get("num_consts", 0)) :]
     names = primitives_in(inner.jaxpr)
@@ -206,7 +206,7 @@ def recognised(equation: Any, values: list[Any]) -> list[Any] | None:
         if opened is None or not reference.can_be(equation, names):
             continue
         for axes in _axes_of_maps(described, reference.elementwise):
-            if own.is_one_of(_calls_of(reference.function, reference.elementwise, described, custom, axes)):
+            if call.is_one_of(_calls_of(reference.function, reference.elementwise, described, custom, axes)):
                 moved = axes and not reference.elementwise
                 return opened(*[_axes_first(v, axes) for v in values] if moved else values)
     return None
@@ -218,23 +218,23 @@ INLINED = (Reference(special.betaln, _of_variables(F.betaln), "min", elementwise
 
 def inlined_calls(equations: Sequence[Any]) -> dict[int, tuple[Callable[..., Any], list[Any]]]:
     """Where the equations of inlined functions end, what opens these functions, and their inputs."""
-    found = {}
+    ends = {}
     for start, first in enumerate(equations):
         for reference in INLINED:
             if name_of(first) != reference.sign or not jnp.issubdtype(first.outvars[0].aval.dtype, jnp.floating):
                 continue
             inputs = list(first.invars)
             variables = list(dict.fromkeys([v for v in inputs if not isinstance(v, Literal)]))
-            given = [(None, _number_of(v)) if isinstance(v, Literal) else (variables.index(v), None) for v in inputs]
+            numbered = [(None, _number_of(v)) if isinstance(v, Literal) else (variables.index(v), None) for v in inputs]
             described = [(v.aval.shape, v.aval.dtype, v.aval.weak_type) for v in variables]
-            whole = _inlined(reference.function, tuple(given), tuple(described))
-            own = equations[start : start + len(whole.eqns)]
-            if list(map(name_of, own)) != list(map(name_of, whole.eqns)):
+            whole = _inlined(reference.function, tuple(numbered), tuple(described))
+            sequence = equations[start : start + len(whole.eqns)]
+            if list(map(name_of, sequence)) != list(map(name_of, whole.eqns)):
                 continue
-            here = whole.replace(invars=variables, outvars=own[-1].outvars, eqns=own)
+            here = whole.replace(invars=variables, outvars=sequence[-1].outvars, eqns=sequence)
             if structure_of(here) == structure_of(whole):
-                found[start + len(own) - 1] = reference.opened, inputs
-    return found
+                ends[start + len(sequence) - 1] = reference.opened, inputs
+    return ends
 
 
 def _number_of(literal: Any) -> Any:
@@ -242,11 +242,11 @@ def _number_of(literal: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _inlined(function: Callable[..., Any], given: tuple[Any, ...], described: tuple[Any, ...]) -> Any:
+def _inlined(function: Callable[..., Any], numbered: tuple[Any, ...], described: tuple[Any, ...]) -> Any:
     """The equations of a function that JAX inlines, given some of the described arrays, by number, or numbers."""
     abstract = [jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in described]
     with x64_if(any([needs_x64(v) for v in abstract])):
-        traced = interrupt_safe(jax.make_jaxpr(lambda *xs: function(*[n if i is None else xs[i] for i, n in given])))
+        traced = interrupt_safe(jax.make_jaxpr(lambda *xs: function(*[n if i is None else xs[i] for i, n in numbered])))
         return traced(*abstract).jaxpr
 
 
@@ -268,8 +268,8 @@ class Call:
         return structure_of_called(self._equation)
 
     def is_one_of(self, others: tuple[Call, ...]) -> bool:
-        """Whether it equals one of the others."""
-        return any([self._computed == each._computed and self._structure == each._structure for each in others])
+        """True if it equals one of the others."""
+        return any([self._computed == other._computed and self._structure == other._structure for other in others])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -286,7 +286,7 @@ def _calls_of(
             closed = interrupt_safe(jax.make_jaxpr(function))(*abstract)
     except (TypeError, ValueError, NotImplementedError):
         return ()
-    found = []
+    calls = []
     jaxpr = closed.jaxpr
     while len(jaxpr.eqns) == 1:  # the whole jaxpr is one call
         (equation,) = jaxpr.eqns
@@ -298,6 +298,6 @@ def _calls_of(
         ):
             break
         if (name_of(equation) in CUSTOM_RULES) == custom:
-            found.append(Call(equation))
+            calls.append(Call(equation))
         jaxpr = inner.jaxpr
-    return tuple(found)
+    return tuple(calls)

@@ -29,7 +29,7 @@ class Kept:
     place: str
     """Where the user wrote it, as file and line; empty if unknown."""
     differentiable: bool
-    """Whether gradients may pass through it. If not, nothing is lost."""
+    """True where gradients may pass through it. If not, nothing is lost."""
 
 
 @dataclass
@@ -69,16 +69,16 @@ class Opened:
     @property
     def covered(self) -> float:
         """The share of opened equations among those that gradients may pass through."""
-        closed = sum([n for kept, n in self.opaque.items() if kept.differentiable])
+        closed = sum([n for kind, n in self.opaque.items() if kind.differentiable])
         return self.opened.total() / max(self.opened.total() + closed, 1)
 
     def __str__(self) -> str:
         lines = [f"{self.opened.total()} equations opened ({self.covered:.0%} of those that gradients may pass)"]
-        for kept, n in sorted(self.opaque.items(), key=lambda item: not item[0].differentiable):
+        for kind, n in sorted(self.opaque.items(), key=lambda item: not item[0].differentiable):
             times = f", {n} times" if n > 1 else ""
-            where = f", at {kept.place}" if kept.place else ""
-            lines.append(f"opaque: {' + '.join(kept.primitives)}{times}{where}")
-            lines.append(f"    why: {kept.reason}")
+            where = f", at {kind.place}" if kind.place else ""
+            lines.append(f"opaque: {' + '.join(kind.primitives)}{times}{where}")
+            lines.append(f"    why: {kind.reason}")
         for reason, n in self.unopened.items():
             lines += [f"left to JAX as a whole: {n} calls", f"    why: {reason}"]
         return "\n".join(lines)

@@ -45,20 +45,20 @@ class RowAxes:
         return () if self.size is None else (self.size,)
 
     def has(self, x: Variable) -> bool:
-        """Whether a Variable has the row axis."""
+        """True if a Variable has the row axis."""
         if id(x) not in self._having:
             raise NotByRows
         return self._having[id(x)][1]
 
     def may_have(self, value: Value) -> bool:
-        """Whether a value is an input that has the row axis."""
+        """True if a value is an input that has the row axis."""
         x = value.data if isinstance(value, Keys) else value.real if isinstance(value, ComplexPair) else value
         return isinstance(x, Variable) and id(x) in self._having and self._having[id(x)][1]
 
-    def stands_for(self, x: Variable, given: Variable) -> None:
-        """Give `x` the row axis if `given` has it."""
+    def stands_for(self, x: Variable, original: Variable) -> None:
+        """Give `x` the row axis if `original` has it."""
         if self.size is not None:
-            self._having[id(x)] = x, self.has(given)
+            self._having[id(x)] = x, self.has(original)
 
     def check(self, xs: Sequence[Variable]) -> None:
         """Raise NotByRows unless all of `xs` have the row axis: derivatives by shared values are not per row."""
@@ -98,8 +98,8 @@ class OpenedOverRows(PartedFunction):
         description, x = super()._described(leaf, i, needs_x64, floating)
         if x is not None and isinstance(leaf, Variable) and self._points.has(x):
             assert isinstance(description, Given)
-            own = description.spec
-            description = description._replace(spec=spec_of(own.shape[1:], own.dtype))
+            spec = description.spec
+            description = description._replace(spec=spec_of(spec.shape[1:], spec.dtype))
         return description, x
 
     def _made(self, trace: Trace, inputs: list[Variable]) -> list[Variable]:

@@ -42,7 +42,7 @@ class Surroundings:
     def __init__(self) -> None:
         self.tracers: list[Any] = []
         self.acts = False
-        """Whether the function prints, or calls functions on the host for their side effects."""
+        """True if the function prints, or calls functions on the host for their side effects."""
         self.variables: list[Variable] = []
         """The Variable of each tracer; for random keys, of their data."""
         self._values: dict[int, Value] = {}
@@ -57,12 +57,12 @@ class Surroundings:
     def key(self) -> Hashable:
         """A cache key of what the function computes, in which closed-over tracers are numbered."""
         places = {id(tracer): i for i, tracer in enumerate(self.tracers)}
-        found = []
+        parts = []
         for kind, trace in self.traces.items():
             structure, constants, results = trace.key
             numbered = [places.get(id(c.value), c) if isinstance(c, ByIdentity) else c for c in constants]
-            found.append((kind, structure, tuple(numbered), results))
-        return tuple(found)
+            parts.append((kind, structure, tuple(numbered), results))
+        return tuple(parts)
 
     def held_by(self, variables: Sequence[Variable]) -> Surroundings:
         """A copy with other Variables, which may have one more leading axis."""
@@ -92,10 +92,10 @@ class Surroundings:
             self._add(tracer, placeholder(spec_of(tuple(described.shape), dtype_of(described.dtype)), "nngrad.jax"))
         return self._values[id(tracer)]
 
-    def are_weak(self, made: Sequence[Variable], like: Iterable[bool]) -> None:
+    def are_weak(self, variables: Sequence[Variable], like: Iterable[bool]) -> None:
         """Mark Variables as weakly typed where `like` says so. If a weak and a strong result are one Variable, both are
         weak."""
-        self.weak.update([(id(x), x) for x, weak in zip(made, like, strict=True) if weak])
+        self.weak.update([(id(x), x) for x, weak in zip(variables, like, strict=True) if weak])
 
     def traced(self, kind: ArgumentKinds, trace: Callable[[], Trace]) -> Trace:
         """The trace for arguments of a kind; `trace` is called once for each kind."""
@@ -106,8 +106,8 @@ class Surroundings:
     def _add(self, tracer: Any, x: Variable) -> None:
         self.tracers.append(tracer)
         self.variables.append(x)
-        own = Keys(x, implementation_of(tracer), tuple(tracer.shape)) if is_key(tracer) else x
-        self._values[id(tracer)] = own
+        value = Keys(x, implementation_of(tracer), tuple(tracer.shape)) if is_key(tracer) else x
+        self._values[id(tracer)] = value
 
 
 _around: ContextVar[Surroundings | None] = ContextVar("surroundings", default=None)
@@ -129,10 +129,10 @@ _pulled: ContextVar[list[Variable]] = ContextVar("inputs_of_reverse_mode")
 @contextlib.contextmanager
 def noting_reverse_mode() -> Iterator[list[Variable]]:
     """The Variables by which functions are differentiated in reverse mode in this scope."""
-    found: list[Variable] = []
-    token = _pulled.set(found)
+    inputs: list[Variable] = []
+    token = _pulled.set(inputs)
     try:
-        yield found
+        yield inputs
     finally:
         _pulled.reset(token)
 
@@ -166,16 +166,16 @@ def conjugate(tree: Any) -> Any:
     return jax.tree.map(of, tree, is_leaf=lambda value: isinstance(value, ComplexPair | WithoutTangent))
 
 
-def like(others: Sequence[Variable], made: Sequence[Variable]) -> Sequence[Variable]:
+def like(others: Sequence[Variable], derivatives: Sequence[Variable]) -> Sequence[Variable]:
     """Derivatives, weakly typed where the Variables they belong to are."""
     around = surroundings_of_now()
     if around is not None:
-        around.are_weak(made, [id(x) in around.weak for x in others])
-    return made
+        around.are_weak(derivatives, [id(x) in around.weak for x in others])
+    return derivatives
 
 
 def is_whole(x: Any) -> bool:
-    """Whether `x` is a Variable of integers or booleans."""
+    """True if `x` is a Variable of integers or booleans."""
     return isinstance(x, Variable) and not x.spec.differentiable
 
 

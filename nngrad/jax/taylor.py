@@ -49,9 +49,9 @@ def jet(
         ValueError: `series` does not fit `primals`: in length, structure or shape.
         TypeError: An argument is not floating.
     """
-    for name, given in {"primals": primals, "series": series}.items():
-        if not isinstance(given, tuple | list):
-            raise TypeError(f"jet: {name} must be a tuple with an entry for each argument of fun, got {given!r}")
+    for name, value in {"primals": primals, "series": series}.items():
+        if not isinstance(value, tuple | list):
+            raise TypeError(f"jet: {name} must be a tuple with an entry for each argument of fun, got {value!r}")
     if len(primals) != len(series):
         raise ValueError(f"jet: series must have an entry for each of the {len(primals)} primals, got {len(series)}")
     lengths = [len(terms) for terms in series]
@@ -60,8 +60,8 @@ def jet(
     every = [_terms(i, x, terms) for i, (x, terms) in enumerate(zip(primals, series, strict=True))]
     along = tuple(zip(*every, strict=True))
     build = Build(taylor, (len(along), bool(factorial_scaled)), builds.of_primals)
-    found: tuple[Any, Any] = Transformed(fun, build, "jet")(tuple(primals), along)
-    return found
+    result: tuple[Any, Any] = Transformed(fun, build, "jet")(tuple(primals), along)
+    return result
 
 
 def _terms(i: int, x: Any, terms: Sequence[Any]) -> list[Any]:
@@ -90,29 +90,29 @@ def taylor(
 
     In canonical form order n adds L products to a network of L layers, where JAX's `jet` adds L (n + 1).
     """
-    given, along = args
-    results, tree = jax.tree.flatten(fun(*given))
-    curve = [jax.tree.leaves(given)]
+    primals, along = args
+    results, tree = jax.tree.flatten(fun(*primals))
+    curve = [jax.tree.leaves(primals)]
     for n, terms in enumerate(along, start=1):
-        own = [rows.along(x, t) for x, t in zip(curve[0], jax.tree.leaves(terms), strict=True)]
-        curve.append(own if factorial_scaled else [F.mul_scalar(t, val=math.factorial(n)) for t in own])
+        of_order = [rows.along(x, t) for x, t in zip(curve[0], jax.tree.leaves(terms), strict=True)]
+        curve.append(of_order if factorial_scaled else [F.mul_scalar(t, val=math.factorial(n)) for t in of_order])
     moving = [r for r in results if not is_whole(r)]
-    found = [moving]
+    orders = [moving]
     for n in range(order):
-        points = [x for each in curve[: n + 1] for x in each]
-        directions = [t for each in curve[1 : n + 2] for t in each]
-        last = found[-1]
+        points = [x for level in curve[: n + 1] for x in level]
+        directions = [t for level in curve[1 : n + 2] for t in level]
+        last = orders[-1]
         moved = jvp_of(last, points, directions) if last and points else [*map(F.zeros_like, last)]
-        before = [y for each in found for y in each]
+        before = [y for level in orders for y in level]
         again = iter(by_their_rules(last, points, [*before, *like(last, moved)]))
-        found = [[next(again) for _ in moving] for _ in range(n + 2)]
+        orders = [[next(again) for _ in moving] for _ in range(n + 2)]
     of_orders = []
-    for n, own in enumerate(found):
-        scaled = iter(own if factorial_scaled else [F.mul_scalar(t, val=1 / math.factorial(n)) for t in own])
+    for n, of_order in enumerate(orders):
+        scaled = iter(of_order if factorial_scaled else [F.mul_scalar(t, val=1 / math.factorial(n)) for t in of_order])
         fixed = iter([_zeros(r, factorial_scaled) if n else r for r in results if is_whole(r)])
         of_orders.append(jax.tree.unflatten(tree, [next(fixed if is_whole(r) else scaled) for r in results]))
     value, *terms = of_orders
-    return value, jax.tree.map(lambda _, *own: [*own], value, *terms, is_leaf=is_pair)
+    return value, jax.tree.map(lambda _, *of_order: [*of_order], value, *terms, is_leaf=is_pair)
 
 
 def _zeros(y: Variable, factorial_scaled: bool) -> Variable:

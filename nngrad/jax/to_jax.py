@@ -78,11 +78,11 @@ class ByShape(Generic[T]):
         if self._mesh is not None:
             arrays = [self._mesh.argument(array, name) for array, name in zip(arrays, names, strict=True)]
         specs = tuple([spec_of(tuple(array.shape), array.dtype) for array in arrays])
-        made: T | None = self._made.find(specs)
-        if made is None:
+        graph: T | None = self._made.find(specs)
+        if graph is None:
             with self._building:  # else two graphs of one shape would make parameters twice
-                made = self._made.get(specs, lambda: self._built(specs, names))
-        return made, arrays
+                graph = self._made.get(specs, lambda: self._built(specs, names))
+        return graph, arrays
 
     def _built(self, specs: Sequence[Spec], names: Sequence[str]) -> T:
         of_inputs = [self._spec_of_input(spec, name) for spec, name in zip(specs, names, strict=True)]
@@ -159,9 +159,9 @@ def to_jax(outputs: Any, inputs: Any) -> Callable[..., Any]:
         ValueError: A Variable occurs twice among `inputs`.
     """
     (results, structure), arguments = filled_results(outputs), arguments_of(inputs)
-    given = arguments.variables
-    linear = linearize(results, first=given, effects=False)
-    others = linear.leaves[len(given) :]
+    variables = arguments.variables
+    linear = linearize(results, first=variables, effects=False)
+    others = linear.leaves[len(variables) :]
     keys = [x for x in others if x.key_source is not None]
     frozen = {id(x): x.cell.raw() for x in others if x.key_source is None}
     mesh = linear.program.mesh
@@ -174,7 +174,7 @@ def to_jax(outputs: Any, inputs: Any) -> Callable[..., Any]:
 
     def function(*arrays: Any, key: Any = None) -> Any:
         flat = arguments.flattened(arrays)
-        checked = _checked(flat, given, arguments.places) if mesh is None else _placed(flat, given, mesh)
+        checked = _checked(flat, variables, arguments.places) if mesh is None else _placed(flat, variables, mesh)
         if keys and key is None:
             raise ValueError("key: the graph has random functions, so it needs one; pass key=jax.random.key(...)")
         # Under jit, vmap or grad, JAX's own setting decides whether there are 64-bit types.
@@ -228,14 +228,14 @@ class CompiledFunction:
     )  # fmt: skip
 
     def __init__(self, outputs: Variables, inputs: Variables) -> None:
-        listed, given = _listed(outputs, "outputs"), _listed(inputs, "inputs")
-        linear = linearize(listed, first=given, device=device_of(listed))
+        listed, variables = _listed(outputs, "outputs"), _listed(inputs, "inputs")
+        linear = linearize(listed, first=variables, device=device_of(listed))
         self._mesh = linear.program.mesh
-        check_read(linear.program, given)
+        check_read(linear.program, variables)
         self._updated = linear.updated
         self._executable = executables.of(linear.program, at_its_best=True)
-        self._given = given
-        self._rest = linear.leaves[len(given) :]
+        self._given = variables
+        self._rest = linear.leaves[len(variables) :]
         self._is_pure = not self._updated and all([x.key_source is None for x in self._rest])
         self._count = len(listed)
         self._single = isinstance(outputs, Variable)
@@ -245,8 +245,8 @@ class CompiledFunction:
         if not self._is_pure:
             check_not_traced("a compiled graph that draws random numbers or updates leaves", "nn.to_jax")
         arguments = _checked(arrays, self._given) if mesh is None else _placed(arrays, self._given, mesh)
-        given = [*arguments, *arrays_of(self._rest, often=True, mesh=mesh)]
-        results = self._executable(*given)
+        everything = [*arguments, *arrays_of(self._rest, often=True, mesh=mesh)]
+        results = self._executable(*everything)
         if self._updated:
             Value.write([leaf.cell for leaf in self._updated], results[self._count :])
         return results[0] if self._single else list(results[: self._count])
@@ -325,27 +325,27 @@ def _canonical(value: Any) -> Any:
     return jnp.asarray(value.astype(dtype)) if isinstance(value, np.ndarray) or value.dtype != dtype else value
 
 
-def _checked(arrays: Sequence[Any], given: Sequence[Variable], places: Sequence[str] | None = None) -> list[Any]:
-    """`arrays` in the dtypes of `given`, whose shapes they must have; `places` names them in messages."""
-    if len(arrays) != len(given):
-        raise TypeError(f"expected {len(given)} arrays, one for each input, got {len(arrays)}")
-    named: Iterable[int | str] = range(len(given)) if places is None else places
-    return [_fitted(array, x, place) for array, x, place in zip(arrays, given, named, strict=True)]
+def _checked(arrays: Sequence[Any], variables: Sequence[Variable], places: Sequence[str] | None = None) -> list[Any]:
+    """`arrays` in the dtypes of `variables`, whose shapes they must have; `places` names them in messages."""
+    if len(arrays) != len(variables):
+        raise TypeError(f"expected {len(variables)} arrays, one for each input, got {len(arrays)}")
+    named: Iterable[int | str] = range(len(variables)) if places is None else places
+    return [_fitted(array, x, place) for array, x, place in zip(arrays, variables, named, strict=True)]
 
 
-def _placed(arrays: Sequence[Any], given: Sequence[Variable], mesh: placement.Mesh) -> list[Any]:
+def _placed(arrays: Sequence[Any], variables: Sequence[Variable], mesh: placement.Mesh) -> list[Any]:
     """As `_checked`, on a mesh. With several processes `arrays` are this one's parts; their global shape is checked."""
     if mesh.spans_processes:
         names = [f"array {i}" for i, _ in enumerate(arrays)]
         parts = [*map(_held, arrays)]
         arrays = [
             mesh.argument(array_of(part, name), name, x)
-            for part, name, x in zip(parts, names, given, strict=False)
-        ] if len(parts) == len(given) else arrays
-    checked = _checked(arrays, given)
+            for part, name, x in zip(parts, names, variables, strict=False)
+        ] if len(parts) == len(variables) else arrays
+    checked = _checked(arrays, variables)
     return [
         mesh.constrained_batch(array) if isinstance(array, jax.core.Tracer) else mesh.argument(array, f"array {i}", x)
-        for i, (array, x) in enumerate(zip(checked, given, strict=True))
+        for i, (array, x) in enumerate(zip(checked, variables, strict=True))
     ]
 
 
@@ -394,18 +394,18 @@ class TreeArguments(NamedTuple):
     structures: list[Any]
     """The pytree of each argument."""
 
-    def flattened(self, given: Sequence[Any]) -> Sequence[Any]:
-        """The arrays in `given`, one for each of the Variables.
+    def flattened(self, values: Sequence[Any]) -> Sequence[Any]:
+        """The arrays in `values`, one for each of the Variables.
 
         Raises:
             TypeError: There are too many or too few arguments, or one is not arranged like the Variables.
         """
         count = len(self.structures)
-        if len(given) != count:
+        if len(values) != count:
             kind = "arrays" if all(map(jax.tree_util.treedef_is_leaf, self.structures)) else "arguments"
-            raise TypeError(f"expected {count} {kind}, one for each input, got {len(given)}")
+            raise TypeError(f"expected {count} {kind}, one for each input, got {len(values)}")
         flat: list[Any] = []
-        for i, (structure, argument) in enumerate(zip(self.structures, given, strict=True)):
+        for i, (structure, argument) in enumerate(zip(self.structures, values, strict=True)):
             try:
                 flat += structure.flatten_up_to(argument)
             except (TypeError, ValueError) as error:

@@ -145,14 +145,14 @@ class Transformed:
         fixed = self._all_fixed(leaves)
         try:
             refuse_where_all_is_left()
-            graph, given = self._found(leaves, tree, fixed)
+            graph, inputs = self._found(leaves, tree, fixed)
         except Exception as error:
             return self.by_jax(self._build.function.__name__, error, args, kwargs)
         if graph.surroundings.acts:  # a graph has no side effects
             for build in self._steps:
                 args, kwargs = build.arguments(args, kwargs)
             self._user(*args, **kwargs)
-        return graph.called(self.computation, given)
+        return graph.called(self.computation, inputs)
 
     def graph_of(self, *args: Any) -> tuple[GraphOfCall, list[Any]]:
         """The graph that computes a call with arrays, and the arrays of its inputs."""
@@ -162,7 +162,7 @@ class Transformed:
     def by_jax(self, name: str, failed: Exception, args: Any, kwargs: Any) -> Any:
         """The result of JAX's own transformation, if the graph cannot be built; each call tries it first."""
         try:
-            found = by_jax(name, failed, self._fun, self._build.options, args, kwargs)
+            result = by_jax(name, failed, self._fun, self._build.options, args, kwargs)
         except Exception as error:
             if error is not failed:
                 shown, options = getattr(self._user, "__name__", repr(self._user)), self._build.options[:1]
@@ -172,12 +172,12 @@ class Transformed:
                 )
             raise
         self.computation.function.note_unopened(failed)
-        return found
+        return result
 
     def _found(
         self, leaves: list[Any], tree: Any, fixed: tuple[Fixed | None, ...]
     ) -> tuple[GraphOfCall, list[Any]]:
-        arrays = [_array(leaf) for leaf, kept in zip(leaves, fixed, strict=True) if kept is None]
+        arrays = [_array(leaf) for leaf, static in zip(leaves, fixed, strict=True) if static is None]
         shapes = tuple([(a.shape, str(a.dtype)) for a in arrays])
         weak = tuple([a.weak_type for a in arrays])
         key = tree, fixed, shapes, weak, jnp.result_type(float), named_axes(), registry.version
@@ -185,12 +185,12 @@ class Transformed:
         if graph is None:
             with self._building:
                 graph = self._known(key, fixed) or self._built(key, CallArguments(tree, fixed, weak), arrays)
-        given = [*arrays, *graph.surroundings.arrays()]
-        if any([isinstance(a, jax.core.Tracer) for a in given]):
-            varying = tuple([varies(jax.typeof(a)) for a in given])
+        inputs = [*arrays, *graph.surroundings.arrays()]
+        if any([isinstance(a, jax.core.Tracer) for a in inputs]):
+            varying = tuple([varies(jax.typeof(a)) for a in inputs])
             if any(varying) and graph.pulls_to_others(varying):  # JAX sums these gradients over the devices
                 raise NotImplementedError(VARIES)
-        return graph, given
+        return graph, inputs
 
     def _known(self, key: Hashable, fixed: tuple[Fixed | None, ...]) -> GraphOfCall | None:
         """The cached graph for arguments of a kind, if `fun` still computes the same as when the graph was built."""
@@ -200,7 +200,7 @@ class Transformed:
         before, traces, graph = entry
         now = {id(old): new for old, new in zip(before, fixed, strict=True)}  # equal, but perhaps not identical
         for kind, trace in traces.items():
-            described = tuple([now.get(id(each), each) for each in kind.described])
+            described = tuple([now.get(id(leaf), leaf) for leaf in kind.described])
             if self.computation.function.traced(kind.tree, described, kind.needs_x64).key != trace.key:
                 return None
         return graph
@@ -231,10 +231,10 @@ class Transformed:
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         module, name = getattr(self, "__module__", ""), getattr(self, "__qualname__", "")
-        found: Any = sys.modules.get(module)
+        named: Any = sys.modules.get(module)
         for part in name.split("."):
-            found = getattr(found, part, None)
-        if found is self:  # as a decorator it has the function's name itself
+            named = getattr(named, part, None)
+        if named is self:  # as a decorator it has the function's name itself
             return str(name)
         return Transformed, (self._fun, self._build, self._name)
 

@@ -55,8 +55,8 @@ def value_and_grad(
     """The value of a function and its gradient, as `jax.value_and_grad`.
 
     Args:
-        has_aux: As for `grad`; the result then is `((value, auxiliary), gradient)`.
-        ...: As for `grad`.
+        has_aux: As in `grad`; the result then is `((value, auxiliary), gradient)`.
+        ...: As in `grad`.
     """
     return _derivative(builds.value_and_grad, "value_and_grad", fun, argnums, has_aux, holomorphic, allow_int)
 
@@ -71,7 +71,7 @@ def jacobian(
         fun: Returns a pytree of floating arrays; with `has_aux` a pair of that and anything else.
         argnums: Which positional arguments to differentiate by.
         has_aux: Whether `fun` returns a pair.
-        ...: As for `grad`.
+        ...: As in `grad`.
 
     Returns:
         The function. It returns the pytree of the results, of pytrees of the arguments, of `(*result, *argument)`.
@@ -90,7 +90,7 @@ def jacfwd(
     mode.
 
     Args:
-        ...: As for `jacobian`.
+        ...: As in `jacobian`.
     """
     return _derivative(builds.jacobian, "jacfwd", fun, argnums, has_aux, holomorphic)
 
@@ -104,8 +104,8 @@ def jacrev(
     mode.
 
     Args:
-        allow_int: As for `grad`; for integers the Jacobian has zeros of their own dtype.
-        ...: As for `jacobian`.
+        allow_int: As in `grad`; for integers the Jacobian has zeros of their own dtype.
+        ...: As in `jacobian`.
     """
     return _derivative(builds.jacobian, "jacrev", fun, argnums, has_aux, holomorphic, allow_int)
 
@@ -119,7 +119,7 @@ def hessian(
     Args:
         fun: Returns one floating number, or a pytree of floating arrays; with `has_aux` a pair of that and anything
             else.
-        ...: As for `jacobian`.
+        ...: As in `jacobian`.
 
     Returns:
         The function. It returns the pytree of the results, of pytrees of the arguments, of such pytrees, of
@@ -142,13 +142,13 @@ def jvp(
     Raises:
         TypeError: Structures, shapes or dtypes differ, or the two are not tuples or lists of arguments.
     """
-    for name, given in {"primals": primals, "tangents": tangents}.items():
-        if not isinstance(given, tuple | list):
-            raise TypeError(f"jvp: {name} must be a tuple with an entry for each argument of fun, got {given!r}")
+    for name, value in {"primals": primals, "tangents": tangents}.items():
+        if not isinstance(value, tuple | list):
+            raise TypeError(f"jvp: {name} must be a tuple with an entry for each argument of fun, got {value!r}")
     moving = Vectors.like("jvp", "tangents", tuple(primals)).moving(tuple(tangents), TypeError)
     build = Build(builds.jvp, (has_aux,), builds.of_primals)
-    found: tuple[Any, ...] = Transformed(fun, build, "jvp")(tuple(primals), moving)
-    return found
+    result: tuple[Any, ...] = Transformed(fun, build, "jvp")(tuple(primals), moving)
+    return result
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -255,7 +255,7 @@ def bilaplacian(
     """The Laplacian of the Laplacian of a function.
 
     Args:
-        ...: As for `laplacian`.
+        ...: As in `laplacian`.
     """
     return _of_rows(fun, "bilaplacian", bilaplacian_of, argnums, batched, directions, kind)
 
@@ -269,7 +269,7 @@ def divergence(
 
     Args:
         fun: Returns an array of the argument's shape.
-        ...: As for `laplacian`.
+        ...: As in `laplacian`.
     """
     return _of_rows(fun, "divergence", divergence_of, argnums, batched, directions, kind)
 
@@ -283,7 +283,7 @@ def nth_derivative(fun: Callable[..., Any], n: int, argnums: int = 0) -> Transfo
         argnums: The argument to differentiate by, one array.
 
     Raises:
-        TypeError: As for `laplacian`.
+        TypeError: As in `laplacian`.
         ValueError: `n` is below 1.
     """
     return Transformed(fun, Build(builds.nth_derivative, (n, argnums)), "nth_derivative")
@@ -303,9 +303,9 @@ def derivatives(fun: Callable[..., Any], wanted: Sequence[Sequence[int]]) -> Tra
     Raises:
         TypeError: (when it is called) An argument or the result is not a single array.
     """
-    if not isinstance(wanted, Sequence) or not all([isinstance(each, Sequence) for each in wanted]):
+    if not isinstance(wanted, Sequence) or not all([isinstance(numbers, Sequence) for numbers in wanted]):
         raise TypeError(f"derivatives: wanted must be a list of tuples of argument positions, got {wanted!r}")
-    return Transformed(fun, Build(builds.derivatives, (tuple([tuple(each) for each in wanted]),)), "derivatives")
+    return Transformed(fun, Build(builds.derivatives, (tuple([tuple(numbers) for numbers in wanted]),)), "derivatives")
 
 
 def _all_of_one_pass(y: Variable, x: Variable, batched: bool) -> tuple[Variable, Variable, Variable]:

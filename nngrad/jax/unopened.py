@@ -13,13 +13,13 @@ import numpy as np
 from ..functions.traced import StepsOnlySelect
 
 TRANSFORMATIONS: dict[str, Callable[..., Any]] = {
-    each.__name__: each
-    for each in (jax.grad, jax.value_and_grad, jax.jacfwd, jax.jacrev, jax.hessian, jax.jvp, jax.linearize, jax.vjp)
+    f.__name__: f
+    for f in (jax.grad, jax.value_and_grad, jax.jacfwd, jax.jacrev, jax.hessian, jax.jvp, jax.linearize, jax.vjp)
 }
 """JAX's own transformations, by name."""
 
 _all_left: ContextVar[bool] = ContextVar("all_left_to_jax", default=False)
-"""Whether transformations inside are also JAX's: their graphs lack the derivatives that JAX needs of them."""
+"""True where transformations inside are also JAX's: their graphs lack the derivatives that JAX needs of them."""
 
 
 def refuse_where_all_is_left() -> None:
@@ -52,13 +52,13 @@ def by_jax(
     if name not in _CALLS:
         raise failed
     try:
-        found = _CALLS[name](fun, options, args, kwargs)
+        result = _CALLS[name](fun, options, args, kwargs)
     except Exception as error:
         theirs = error
     else:
         if isinstance(failed, StepsOnlySelect):
             raise failed
-        return found
+        return result
     if isinstance(theirs, NotImplementedError) and not _all_left.get():  # from a graph of an inner transformation
         before = _all_left.set(True)
         try:
@@ -91,11 +91,11 @@ def _at_a_point(name: str) -> Callable[..., Any]:
 
 def _jvp(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any) -> Any:
     primals, moving = args
-    given = iter(moving)
+    in_order = iter(moving)
 
     def tangent(x: Any) -> Any:
         if jnp.issubdtype(jnp.result_type(x), jnp.inexact):
-            return next(given)
+            return next(in_order)
         return np.zeros(np.shape(x), jax.dtypes.float0)
 
     (has_aux,) = options

@@ -184,7 +184,7 @@ def implementation_of(described: Any) -> str:
 
 
 def is_held(described: Any) -> bool:
-    """Whether a Variable, or `Keys`, can hold an array of this aval."""
+    """True if a Variable, or `Keys`, can hold an array of this aval."""
     if is_key(described):
         return True
     try:
@@ -195,7 +195,7 @@ def is_held(described: Any) -> bool:
 
 
 def is_complex(described: Any) -> bool:
-    """Whether the dtype of an array or aval is complex."""
+    """True if the dtype of an array or aval is complex."""
     return hasattr(described, "dtype") and bool(jax.numpy.issubdtype(described.dtype, jax.numpy.complexfloating))
 
 
@@ -215,13 +215,13 @@ def parted(tree: Any) -> Any:
 
 
 def has_parts(leaf: Any) -> bool:
-    """Whether a leaf of arguments or results is complex, or an array of random keys."""
+    """True if a leaf of arguments or results is complex, or an array of random keys."""
     dtype = getattr(leaf, "dtype", None)
     return dtype.kind == "c" if isinstance(dtype, np.dtype) else isinstance(leaf, complex) or is_key(leaf)
 
 
 def is_pair(value: Any) -> bool:
-    """Whether `value` is a `ComplexPair`, as `is_leaf` of pytrees."""
+    """True if `value` is a `ComplexPair`, as `is_leaf` of pytrees."""
     return isinstance(value, ComplexPair)
 
 
@@ -233,5 +233,5 @@ def complex_parts(value: KnownArray) -> KnownArray | ComplexPair:
 
 
 def needs_x64(described: Any) -> bool:
-    """Whether an array or aval has a 64-bit dtype, or complex numbers have such parts."""
+    """True if an array or aval has a 64-bit dtype, or complex numbers have such parts."""
     return not is_key(described) and np.dtype(described.dtype).itemsize >= (16 if is_complex(described) else 8)

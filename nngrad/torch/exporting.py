@@ -75,7 +75,7 @@ def exported(module: torch.nn.Module, call: Inner, shapes: Sequence[tuple[tuple[
         Unsupported: `torch.export` cannot trace it, or the trace would lose what it does.
     """
     device = next((p.device for p in module.parameters()), None)
-    given = tuple([torch.zeros(shape, dtype=getattr(torch, dtype), device=device) for shape, dtype in shapes])
+    examples = tuple([torch.zeros(shape, dtype=getattr(torch, dtype), device=device) for shape, dtype in shapes])
     table = default_decompositions()
     for overload in [o for o in table if o._schema.name.removeprefix("aten::") in KEPT]:
         table.pop(overload)
@@ -83,7 +83,7 @@ def exported(module: torch.nn.Module, call: Inner, shapes: Sequence[tuple[tuple[
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch's, of what the reader cannot change
             with _Watch(), sdpa_kernel(SDPBackend.MATH):  # fused attention has no parts
-                program = export(_Flat(module, call), given, strict=False)
+                program = export(_Flat(module, call), examples, strict=False)
             buffers = {s.arg.name for s in program.graph_signature.input_specs if s.kind == InputKind.BUFFER}
             _mark_stops(program.graph_module, buffers)
             program = program.run_decompositions(table)
@@ -118,11 +118,11 @@ def _mark_stops(module: Any, buffers: set[str]) -> None:
             stopped.meta = dict(node.meta)
             node.args = (stopped,)
         elif str(node.target) == "wrap_with_set_grad_enabled":
-            enabled, inner, *given = node.args
+            enabled, inner, *inputs = node.args
             body = getattr(module, inner.target)
             _mark_stops(body, buffers)
             if not enabled:
-                _stop_results(body, [str(x) in buffers for x in given])
+                _stop_results(body, [str(x) in buffers for x in inputs])
     module.recompile()
 
 
@@ -150,7 +150,7 @@ def _stop_results(body: Any, is_buffer: list[bool]) -> None:
 
 
 def _is_view(node: Any) -> bool:
-    """Whether a node's result shares the memory of its first argument."""
+    """True if a node's result shares the memory of its first argument."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and any([r.alias_info is not None for r in schema.returns])
 
@@ -160,17 +160,17 @@ def numpy_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def run(found: Exported, inputs: Sequence[Variable]) -> list[Any]:
+def run(module_graph: Exported, inputs: Sequence[Variable]) -> list[Any]:
     """The outputs of a graph: functions of F, applied to Variables for its placeholders.
 
     Raises:
         Unsupported: An operator has no function here; the message names it and the module that calls it.
     """
     values: dict[Any, Any] = {}
-    given = iter(inputs)
-    for node in found.graph.nodes:
+    in_order = iter(inputs)
+    for node in module_graph.graph.nodes:
         if node.op == "placeholder":
-            values[node] = next(given)
+            values[node] = next(in_order)
         elif node.op == "output":
             return list(torch.fx.node.map_arg(node.args[0], values.__getitem__))
         else:
@@ -198,12 +198,12 @@ def _applied(node: Any, args: Any, options: Mapping[str, Any]) -> Any:
             for v in ([node.meta["val"]] if is_single else node.meta["val"])]
     hidden = ("layout", "device", "pin_memory", "memory_format", "non_blocking", "generator", "dtype")
     try:
-        made = function(said[0], *args, **{k: v for k, v in options.items() if k not in hidden})
+        results = function(said[0], *args, **{k: v for k, v in options.items() if k not in hidden})
     except Unsupported as error:
         raise Unsupported(f"{_where(node)} {name} with {error}") from None
-    assert is_single is not isinstance(made, list | tuple), name
+    assert is_single is not isinstance(results, list | tuple), name
     listed = []
-    for result, y in zip(said, [made] if is_single else made, strict=False):
+    for result, y in zip(said, [results] if is_single else results, strict=False):
         if y is not None and result is not None:
             y = in_dtype(y, result.dtype)
             if y.shape != result.shape:

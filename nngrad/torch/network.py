@@ -27,17 +27,17 @@ class TorchNetwork(Module):
         self._module = module
         self._exported: dict[Hashable, tuple[Exported, Any]] = {}
         self._leaves: dict[str, Variable] = {}
-        made: dict[int, Variable] = {}
+        variables: dict[int, Variable] = {}
         leaves = dict(module.named_parameters(remove_duplicate=False))
         leaves.update(module.named_buffers(remove_duplicate=False))
         for name, tensor in leaves.items():
-            if id(tensor) not in made:
+            if id(tensor) not in variables:
                 if torch.nn.parameter.is_lazy(tensor):
                     raise ValueError(f"from_torch: {name!r} has no shape yet; call the module once in PyTorch")
-                made[id(tensor)] = variable(tensor, name)
-            self._leaves[name] = made[id(tensor)]
+                variables[id(tensor)] = variable(tensor, name)
+            self._leaves[name] = variables[id(tensor)]
         for name, tensor in module.state_dict(keep_vars=True).items():
-            if id(tensor) in made and made[id(tensor)] is self._leaves.get(name):
+            if id(tensor) in variables and variables[id(tensor)] is self._leaves.get(name):
                 self.parameter_scope[name] = self._leaves[name]
 
     @property
@@ -47,7 +47,7 @@ class TorchNetwork(Module):
 
     @property
     def training(self) -> bool:
-        """Whether the module is in training mode; setting it calls the module's `train`. The modes of its parts, which
+        """True if the module is in training mode; setting it calls the module's `train`. The modes of its parts, which
         `module.eval()` and the like change too, are those of the moment of a call."""
         mode: bool = self._module.training
         return mode
@@ -76,17 +76,17 @@ class TorchNetwork(Module):
         try:
             if kind not in self._exported:
                 self._exported[kind] = self._export(arguments, tree)
-            found, structure = self._exported[kind]
+            module_graph, structure = self._exported[kind]
             rest = iter(inputs)
-            leaves = self._leaves | {name: in_turn(self._leaves[name]) for name in found.updated if name}
-            given = [
+            leaves = self._leaves | {name: in_turn(self._leaves[name]) for name in module_graph.updated if name}
+            placeholders = [
                 leaves[name] if name else next(rest) if constant is None else variable(constant, None)
-                for name, constant in found.inputs
+                for name, constant in module_graph.inputs
             ]
-            results = run(found, given)
+            results = run(module_graph, placeholders)
         except Unsupported as error:
             raise NotImplementedError(f"from_torch: {error}") from error
-        changed = [self._leaves[name] for name in found.updated if name]
+        changed = [self._leaves[name] for name in module_graph.updated if name]
         if changed:  # one function for all outputs, so that the call updates them once
             values = [in_dtype(y, leaf.dtype.name) for leaf, y in zip(changed, results, strict=False)]
             effects = tuple([(leaf, i) for i, leaf in enumerate(changed)])
@@ -127,11 +127,11 @@ def variable(tensor: torch.Tensor, name: str | None) -> Variable:
         raise TypeError(f"from_torch: {name!r} is complex, sparse or quantised; a Variable holds dense real numbers")
     held = tensor.detach().cpu()
     array = held.view(torch.int16).numpy().view(ml_dtypes.bfloat16) if held.dtype == torch.bfloat16 else held.numpy()
-    found = Variable.from_numpy_array(array.copy(), need_grad=tensor.requires_grad, dtype=numpy_name(tensor.dtype))
+    leaf = Variable.from_numpy_array(array.copy(), need_grad=tensor.requires_grad, dtype=numpy_name(tensor.dtype))
     if name is not None:
-        found.name = name
-        found.cell.axes = ()  # replicated on a mesh, unlike a batch
-    return found
+        leaf.name = name
+        leaf.cell.axes = ()  # replicated on a mesh, unlike a batch
+    return leaf
 
 
 def tensor_of(array: Any) -> torch.Tensor:

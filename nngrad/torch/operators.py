@@ -80,8 +80,8 @@ def _unary(function: Reader) -> Reader:
 
 
 OPERATORS |= {
-    f"aten.{name}": _unary(getattr(F, given or name))
-    for name, given in {
+    f"aten.{name}": _unary(getattr(F, ours or name))
+    for name, ours in {
         "acos": "", "acosh": "", "asin": "", "asinh": "", "atan": "", "atanh": "", "ceil": "", "cos": "", "cosh": "",
         "digamma": "", "erf": "", "erfc": "", "erfinv": "", "exp": "", "expm1": "", "floor": "", "lgamma": "",
         "log": "", "log10": "", "log1p": "", "log2": "", "log_sigmoid": "", "mish": "", "reciprocal": "", "relu": "",
@@ -112,7 +112,7 @@ def _compared(function: Callable[[Any, Any], Any]) -> Reader:
 
 
 def _by_jax(function: Reader) -> Reader:
-    return lambda out, *given: from_jax(function)(*given)
+    return lambda out, *arguments: from_jax(function)(*arguments)
 
 
 OPERATORS |= {
@@ -207,7 +207,7 @@ def _softshrink(out: Result, x: Variable, bound: float = 0.5) -> Any:
 
 
 for _form in ("aten.full", "aten.full_like", "aten.scalar_tensor"):
-    OPERATORS[_form] = lambda out, *given: constant(given[-1], out)
+    OPERATORS[_form] = lambda out, *arguments: constant(arguments[-1], out)
 
 
 OPERATORS |= {
@@ -231,7 +231,7 @@ def _dropout(out: Result, x: Variable, p: float, train: bool) -> Any:
     return constant(0, out) if p == 1 else F.dropout(x, p)
 
 
-OPERATORS["aten.native_dropout"] = lambda *given: [_dropout(*given)]
+OPERATORS["aten.native_dropout"] = lambda *arguments: [_dropout(*arguments)]
 
 
 # ---------------------------------------------------------------- shapes
@@ -248,8 +248,8 @@ def _expand(out: Result, x: Variable, *_: Any, **__: Any) -> Any:
 
 
 @reads("aten.cat")
-def _cat(out: Result, given: Sequence[Variable], dim: int = 0) -> Any:
-    return F.concatenate(*[in_dtype(x, out.dtype) for x in given if x.shape != (0,)], axis=dim % len(out.shape))
+def _cat(out: Result, xs: Sequence[Variable], dim: int = 0) -> Any:
+    return F.concatenate(*[in_dtype(x, out.dtype) for x in xs if x.shape != (0,)], axis=dim % len(out.shape))
 
 
 def _at(x: Variable, dim: int, key: Any) -> tuple[Any, ...]:
@@ -284,20 +284,20 @@ def _pad(out: Result, x: Variable, widths: Sequence[int], value: float = 0) -> A
 
 @reads("aten.index")
 def _index(out: Result, x: Variable, indices: Sequence[Variable | None]) -> Any:
-    return from_jax(lambda x, given: x[_key(given, indices)])(x, [i for i in indices if i is not None])
+    return from_jax(lambda x, listed: x[_key(listed, indices)])(x, [i for i in indices if i is not None])
 
 
-def _key(given: Sequence[Any], indices: Sequence[Any]) -> tuple[Any, ...]:
-    found = iter(given)
-    return tuple([slice(None) if i is None else next(found) for i in indices])
+def _key(listed: Sequence[Any], indices: Sequence[Any]) -> tuple[Any, ...]:
+    in_order = iter(listed)
+    return tuple([slice(None) if i is None else next(in_order) for i in indices])
 
 
 @reads("aten.index_put")
 def _index_put(
     out: Result, x: Variable, indices: Sequence[Variable | None], y: Variable, accumulate: bool = False
 ) -> Any:
-    def put(x: Any, y: Any, given: Any) -> Any:
-        at = x.at[_key(given, indices)]
+    def put(x: Any, y: Any, listed: Any) -> Any:
+        at = x.at[_key(listed, indices)]
         return at.add(y) if accumulate else at.set(y)
 
     return from_jax(put)(x, y, [i for i in indices if i is not None])
@@ -364,8 +364,8 @@ def _extreme(index_of: Reader) -> tuple[Reader, Reader]:
         return index_of(x, axis=None if dim is None else dim % x.ndim, keepdims=keepdim)
 
     def element(out: Result, x: Variable, dim: int, keepdim: bool = False) -> Any:
-        found = index_of(x, axis=dim % x.ndim, keepdims=True)
-        return [F.reshape(y, out.shape) for y in (F.take_along_axis(x, found, axis=dim % x.ndim), found)]
+        index = index_of(x, axis=dim % x.ndim, keepdims=True)
+        return [F.reshape(y, out.shape) for y in (F.take_along_axis(x, index, axis=dim % x.ndim), index)]
 
     return index, element
 
@@ -431,11 +431,11 @@ def _convolution(
     batch = x.ndim == n + 2
     options: dict[str, Any] = {"pad": each(pad, n), "stride": each(stride, n), "dilation": each(dilation, n),
                                "group": groups}
-    given = (x if batch else F.reshape(x, (1, *x.shape)), weight, bias)
+    operands = (x if batch else F.reshape(x, (1, *x.shape)), weight, bias)
     if transposed:
-        y = F.deconvolution(*given, output_padding=each(output_padding, n), **options)
+        y = F.deconvolution(*operands, output_padding=each(output_padding, n), **options)
     else:
-        y = F.convolution(*given, **options)
+        y = F.convolution(*operands, **options)
     return y if batch else F.reshape(y, out.shape)
 
 
@@ -476,7 +476,7 @@ def _pooled(n: int) -> None:
 
     OPERATORS[f"aten.avg_pool{n}d"], OPERATORS[f"aten.max_pool{n}d_with_indices"] = average, largest
     OPERATORS[f"aten._adaptive_avg_pool{n}d"] = adaptive(F.mean)
-    OPERATORS[f"aten.adaptive_max_pool{n}d"] = lambda *given: [adaptive(F.amax)(*given)]
+    OPERATORS[f"aten.adaptive_max_pool{n}d"] = lambda *arguments: [adaptive(F.amax)(*arguments)]
 
 
 for _n in (1, 2, 3):

@@ -28,18 +28,18 @@ from .registry import CONTROL, JaxprEquation, controls, require
 
 def _as_variables(values: Sequence[Value], described: Sequence[Any]) -> list[Variable]:
     """Values as Variables of these avals' dtypes; keys as their data."""
-    found = []
+    variables = []
     for value, aval in zip(values, described, strict=True):
         require(is_held(aval), f"it has values of {aval.dtype}")
         if isinstance(value, Keys):
-            found.append(value.data)
+            variables.append(value.data)
             continue
         if isinstance(value, KnownArray):
-            found.append(_leaf(value))
+            variables.append(_leaf(value))
             continue
         x: Any = value
-        found.append(in_dtype(x, aval.dtype))
-    return found
+        variables.append(in_dtype(x, aval.dtype))
+    return variables
 
 
 def _leaf(value: KnownArray) -> Variable:
@@ -69,8 +69,8 @@ def _scan(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[An
 
     def step(carry: list[Variable], xs: list[Variable]) -> tuple[list[Variable], list[Variable]]:
         results = opening.run_closed(body, [*outside, *_as_values(carry, carried), *_as_values(xs, sliced)])
-        given = _as_variables(results, body.out_avals)
-        return given[:carries], given[carries:]
+        variables = _as_variables(results, body.out_avals)
+        return variables[:carries], variables[carries:]
 
     last, ys = F.scan(
         step, init, stacked, length=int(p["length"]), reverse=bool(p["reverse"]), unroll=max(int(p["unroll"]), 1)
@@ -139,23 +139,24 @@ def _cond(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[An
 def _checkpoint(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[Any]:
     body, policy = equation.params["jaxpr"], equation.params["policy"]
     jaxpr, consts = (body.jaxpr, body.consts) if isinstance(body, ClosedJaxpr) else (body, [])
-    found = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*map(known, consts), *values), strict=True))
-    made = {v for each in jaxpr.eqns for v in each.outvars}
-    wanted = list(dict.fromkeys([v for v in jaxpr.outvars if not isinstance(v, Literal) and v in made]))
-    taken = dict.fromkeys([v for each in jaxpr.eqns for v in each.invars if not isinstance(v, Literal)])
-    moving = [v for v in taken if v in found and not isinstance(found[v], KnownArray)]
+    known_values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*map(known, consts), *values), strict=True))
+    computed = {v for inner in jaxpr.eqns for v in inner.outvars}
+    wanted = list(dict.fromkeys([v for v in jaxpr.outvars if not isinstance(v, Literal) and v in computed]))
+    taken = dict.fromkeys([v for inner in jaxpr.eqns for v in inner.invars if not isinstance(v, Literal)])
+    moving = [v for v in taken if v in known_values and not isinstance(known_values[v], KnownArray)]
     described = [v.aval for v in moving]
 
-    def of_moving(given: list[Variable]) -> tuple[list[Variable], list[Variable]]:
-        own, saving = found | dict(zip(moving, _as_values(given, described), strict=True)), Saving(policy)
+    def of_moving(variables: list[Variable]) -> tuple[list[Variable], list[Variable]]:
+        values_within = known_values | dict(zip(moving, _as_values(variables, described), strict=True))
+        saving = Saving(policy)
         with opening.saving(saving):
-            opening.follow(jaxpr.eqns, own)
-        return _as_variables([own[v] for v in wanted], [v.aval for v in wanted]), saving.saved
+            opening.follow(jaxpr.eqns, values_within)
+        return _as_variables([values_within[v] for v in wanted], [v.aval for v in wanted]), saving.saved
 
-    inputs = _as_variables([found[v] for v in moving], described)
+    inputs = _as_variables([known_values[v] for v in moving], described)
     results = applied_checkpoint(of_moving, inputs, opening.follow)
-    found.update(zip(wanted, _as_values(results, [v.aval for v in wanted]), strict=True))
-    return list(read(jaxpr.outvars, found))
+    known_values.update(zip(wanted, _as_values(results, [v.aval for v in wanted]), strict=True))
+    return list(read(jaxpr.outvars, known_values))
 
 
 # ---------------------------------------------------------------- checkpoint policies
@@ -183,8 +184,8 @@ class Saving:
             self.saved += [y for y in results if isinstance(y, Variable)]
 
 
-def stays_checkpoint(equation: Any, given: Sequence[Value]) -> bool:
-    """Whether a call of `jax.checkpoint` stays one in the graph. It does not if everything is saved, if JAX has already
+def stays_checkpoint(equation: Any, values: Sequence[Value]) -> bool:
+    """True if a call of `jax.checkpoint` stays one in the graph. It does not if everything is saved, if JAX has already
     differentiated it, or if it takes or returns complex numbers."""
     parameters = parameters_of(equation)
     if name_of(equation) != "remat2" or parameters.get("differentiated", False):
@@ -192,7 +193,7 @@ def stays_checkpoint(equation: Any, given: Sequence[Value]) -> bool:
     if parameters["policy"] is jax.checkpoint_policies.everything_saveable:
         return False
     held = all([is_held(v.aval) and not is_complex(v.aval) for v in (*equation.invars, *equation.outvars)])
-    return held and not any([isinstance(v, Delayed | ComplexPair) for v in given])
+    return held and not any([isinstance(v, Delayed | ComplexPair) for v in values])
 
 
 # ---------------------------------------------------------------- random keys

@@ -117,7 +117,7 @@ def _mul(equation: JaxprEquation, x: Any, y: Any) -> Variable:
     value, number, _ = _with_number(equation, x, y)
     if value is None:
         x, y = variable(x), variable(y)
-        weighted = [found for found in (_weighted_exp(x, y), _weighted_exp(y, x)) if found is not None]
+        weighted = [product for product in (_weighted_exp(x, y), _weighted_exp(y, x)) if product is not None]
         return F.square(x) if x is y else weighted[0] if weighted else F.mul2(x, y)
     return value if number == 1 else F.mul_scalar(value, val=number)
 
@@ -144,7 +144,7 @@ def _weighted_exp(e: Variable, w: Variable) -> Variable | None:
 
 
 def _is_nonzero(condition: Variable, w: Variable) -> bool:
-    """Whether a condition is `w != 0`, each perhaps broadcast along some axes."""
+    """True if a condition is `w != 0`, each perhaps broadcast along some axes."""
     pair = [_before_broadcast(x) for x in (condition, w)]
     reshaped = [x.parent for x in pair if x.parent is not None and x.parent.op is F.reshape]
     if len(reshaped) == 2 and pair[0].shape == pair[1].shape:
@@ -270,8 +270,8 @@ def _convert_element_type(equation: JaxprEquation, x: Variable) -> Variable:
 @opens("reduce_precision")
 def _reduce_precision(equation: JaxprEquation, x: Variable) -> Variable:
     """The identity if the dtype has no more digits. JAX rounds the derivative alike."""
-    kept = jnp.finfo(equation.dtype)
-    enough = equation.params["exponent_bits"] >= kept.nexp and equation.params["mantissa_bits"] >= kept.nmant
+    digits = jnp.finfo(equation.dtype)
+    enough = equation.params["exponent_bits"] >= digits.nexp and equation.params["mantissa_bits"] >= digits.nmant
     require(enough, "it reduces the precision")
     return x
 

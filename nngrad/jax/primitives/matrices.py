@@ -37,14 +37,14 @@ def _dot_general(equation: JaxprEquation, a: Variable, b: Variable) -> Variable:
 
 def _precision_of(equation: JaxprEquation) -> str | None:
     """The precision of the product; if each operand has its own, the higher of the two."""
-    given = equation.params["precision"]
-    if isinstance(given, tuple):
-        given = max(given, key=lambda each: each.value)
-    if isinstance(given, lax.Precision):
-        return given.name.lower()
-    if given is not None:
-        require(isinstance(given, lax.DotAlgorithmPreset), "it sets a custom algorithm")
-    return None if given is None else str(given.name)
+    precision = equation.params["precision"]
+    if isinstance(precision, tuple):
+        precision = max(precision, key=lambda of_factor: of_factor.value)
+    if isinstance(precision, lax.Precision):
+        return precision.name.lower()
+    if precision is not None:
+        require(isinstance(precision, lax.DotAlgorithmPreset), "it sets a custom algorithm")
+    return None if precision is None else str(precision.name)
 
 
 def _contraction(

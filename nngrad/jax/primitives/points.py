@@ -57,11 +57,11 @@ def _places_known(starts: HostArray, most: HostArray, sizes: list[int], mode: An
     if mode == _CLIP:
         starts = np.clip(starts, 0, most)
     windows = [1] * len(sizes)
-    found: HostArray = starts.reshape(*starts.shape[:-1], *windows, len(sizes)) + _offsets(sizes)
+    places: HostArray = starts.reshape(*starts.shape[:-1], *windows, len(sizes)) + _offsets(sizes)
     outside = ((starts < 0) | (starts > most)).any(-1)
     if mode != _CLIP and outside.any():
-        found = np.where(outside.reshape(*outside.shape, *windows, 1), _OUTSIDE, found)
-    return found
+        places = np.where(outside.reshape(*outside.shape, *windows, 1), _OUTSIDE, places)
+    return places
 
 
 def _offsets(sizes: list[int]) -> HostArray:
@@ -75,14 +75,14 @@ def _leaf(array: HostArray) -> Variable:
 
 def _with_batch(points: Variable, axes: tuple[int, ...]) -> Variable:
     """Prepend to each point its positions along `axes`, which are among the leading ones."""
-    own = [
+    positions = [
         np.broadcast_to(
             np.arange(points.shape[a]).reshape([-1 if i == a else 1 for i in range(points.ndim - 1)]),
             points.shape[:-1],
         )
         for a in axes
     ]
-    return F.concatenate(_leaf(np.stack(own, -1).astype(np.int32)), points, axis=-1)
+    return F.concatenate(_leaf(np.stack(positions, -1).astype(np.int32)), points, axis=-1)
 
 
 @opens("gather", takes_known=True)
@@ -108,11 +108,11 @@ def _gather(equation: JaxprEquation, x: Any, indices: Any) -> Variable:
     rest = [a for a in range(x.ndim) if a not in (*indexed, *batch)]
     y = F.take_points(x, points, axes=(*batch, *indexed), at=0, outside=outside)
     along = {a: lead + i for i, a in enumerate(indexed)} | {a: lead + len(indexed) + i for i, a in enumerate(rest)}
-    kept = [along[a] for a in range(x.ndim) if a not in (*removed, *batch)]
+    remaining = [along[a] for a in range(x.ndim) if a not in (*removed, *batch)]
     dropped = [along[a] for a in removed]
     offset = list(numbers.offset_dims)
     points_at = [i for i in range(len(equation.shape)) if i not in offset]
-    source = dict(zip(offset, kept, strict=True)) | dict(zip(points_at, range(lead), strict=True))
+    source = dict(zip(offset, remaining, strict=True)) | dict(zip(points_at, range(lead), strict=True))
     order = [source[i] for i in range(len(equation.shape))]
     return reshaped_once(transposed_once(y, (*order, *dropped)), equation.shape)
 
@@ -167,7 +167,7 @@ def _scatter_add(equation: JaxprEquation, x: Any, indices: Any, updates: Any) ->
 
 
 def _is_at_all(x: Variable, indices: Any, updates: Variable) -> bool:
-    """Whether the updates cover the whole array, as in `x.at[...]`: a single index of no axes."""
+    """True if the updates cover the whole array, as in `x.at[...]`: a single index of no axes."""
     return tuple(indices.shape) == (0,) and updates.shape == x.shape
 
 
@@ -262,8 +262,8 @@ def _dynamic_update_slice(equation: JaxprEquation, operand: Any, added: Any, *st
     moving = [a for a, n in enumerate(update.shape) if n != x.shape[a]]
     if not moving:
         return update
-    given = [in_dtype(variable(starts[a]), np.int32) for a in moving]
-    at = F.stack(*given, axis=0) if len(given) > 1 else reshaped_once(given[0], (1,))
+    moving_starts = [in_dtype(variable(starts[a]), np.int32) for a in moving]
+    at = F.stack(*moving_starts, axis=0) if len(moving_starts) > 1 else reshaped_once(moving_starts[0], (1,))
     points = points_of_windows(at, [x.shape[a] for a in moving], [update.shape[a] for a in moving], _CLIP)
     rest = [a for a in range(x.ndim) if a not in moving]
     return _written(x, transposed_once(update, (*moving, *rest)), points, tuple(moving), True)

@@ -92,15 +92,15 @@ def _reduce_window_by_function(opening: Any, equation: JaxprEquation, values: li
     shape, count = equation.shape, len(values) // 2
     config = [(low, high, n - 1) for (low, high), n in zip(p["padding"], p["base_dilation"], strict=True)]
 
-    def windowed(*given: Any) -> Any:
-        padded = [lax.pad(x, start, config) for x, start in zip(given[:count], given[count:], strict=True)]
-        found = [lax.broadcast(start, (math.prod(shape),)) for start in given[count:]]
+    def windowed(*arrays: Any) -> Any:
+        padded = [lax.pad(x, start, config) for x, start in zip(arrays[:count], arrays[count:], strict=True)]
+        reduced = [lax.broadcast(start, (math.prod(shape),)) for start in arrays[count:]]
         for place in itertools.product(*map(range, sizes)):
             first = [i * d for i, d in zip(place, apart, strict=True)]
             last = [i + (n - 1) * s + 1 for i, n, s in zip(first, shape, strides, strict=True)]
             parts = [lax.reshape(lax.slice(x, first, last, strides), (math.prod(shape),)) for x in padded]
-            found = combine(*found, *parts)
-        return [lax.reshape(y, shape) for y in found]
+            reduced = combine(*reduced, *parts)
+        return [lax.reshape(y, shape) for y in reduced]
 
     specs = [spec_of(tuple(v.shape), v.dtype) for v in equation.inputs]
     return list(opening.run_closed(jaxpr_for(windowed, specs), values))

@@ -41,7 +41,7 @@ class JaxprEquation:
 
     @property
     def is_floating(self) -> bool:
-        """Whether the output is floating."""
+        """True if the output is floating."""
         return bool(jnp.issubdtype(self.dtype, jnp.floating))
 
 
