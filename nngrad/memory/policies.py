@@ -92,41 +92,29 @@ class LeastMemory(Policy):
         return search.smallest([c for c in graded if c.extra <= self.extra])
 
 
-class Restricted(Policy):
-    """Recompute only certain functions."""
-
-    @abstractmethod
-    def names(self, f: Function) -> Any:
-        """True if `f` may be recomputed."""
-
-    def choose(self, search: Search) -> Candidate:
-        """The smallest candidate that recomputes only these."""
-        return search.smallest(search.restricted(self.names))
-
-
 @dataclass(frozen=True)
-class Chosen(Restricted):
-    """Recompute the functions that satisfy a predicate."""
+class Chosen(Policy):
+    """Recompute only functions that satisfy a predicate."""
 
     predicate: Callable[[Function], Any]
 
-    def names(self, f: Function) -> Any:
-        """What the predicate says of `f`."""
-        return self.predicate(f)
+    def choose(self, search: Search) -> Candidate:
+        """The smallest candidate that recomputes only these."""
+        return search.smallest(search.restricted(self.predicate))
 
 
 @dataclass(frozen=True)
-class MarkedFunctions(Restricted):
-    """Recompute functions built within `nn.recompute()`."""
+class MarkedFunctions(Policy):
+    """Recompute only functions built within `nn.recompute()`."""
 
     @property
     def mark(self) -> Policy | None:
         """None: further gradients find the marks of the original functions."""
         return None
 
-    def names(self, f: Function) -> bool:
-        """True if `f` is marked."""
-        return isinstance(f.mark, RecomputeScope)
+    def choose(self, search: Search) -> Candidate:
+        """The smallest candidate that recomputes only these."""
+        return search.smallest(search.restricted(lambda f: isinstance(f.mark, RecomputeScope)))
 
 
 class RecomputeScope:
