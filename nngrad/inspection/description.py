@@ -21,7 +21,7 @@ from ..extend import (
     functions_of,
     variables,
 )
-from .cost import Tally, applications_of
+from .cost import Tally, applications_of, cost_of
 from .naming import Names, Parameters, formula_of, parameter_names, scopes_of
 from .recomputation import State, states_of
 from .shown import argument_text
@@ -152,7 +152,9 @@ class Description:
 
     def _cost(self, i: int) -> Tally:
         op, total = self.ops[i], Tally()
-        for application in () if op is None else applications_of(op, self.static[i], self.given(i), self.orders[i]):
+        if op is None or not isinstance(op, ControlOp):
+            return total if op is None or not self.operands[i] else cost_of(op, self.static[i], self.given(i))
+        for application in applications_of(op, self.static[i], self.given(i), self.orders[i]):
             if application.cost is not None:
                 total = total.plus(application.cost.times(application.runs))
         return total

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..extend import ControlOp, Function, Spec, Variable, device_of, executables, functions_of, linearize, variables
+from ..extend import Function, Spec, Variable, device_of, executables, functions_of, linearize, variables
 from ..memory import Timeline, timeline
 from .recomputation import kept_for_gradients
 from .shown import as_html, shown_bytes
@@ -20,7 +20,7 @@ class Held(NamedTuple):
     """Values of one op, shape, dtype and reason."""
 
     op: str
-    """The name of the op; for values stacked by a loop, the op in its body and the loop."""
+    """The name of the op."""
     spec: Spec
     number: int
     nbytes: int
@@ -113,21 +113,7 @@ def _reason(f: Function | None) -> str:
 def _rows(reasons: dict[Variable, str]) -> tuple[Held, ...]:
     groups: dict[tuple[str, Spec, str], int] = {}
     for x, why in reasons.items():
-        key = (_maker(x), x.spec, why)
+        key = ("leaf" if x.parent is None else x.parent.name, x.spec, why)
         groups[key] = groups.get(key, 0) + 1
     rows = [Held(op, spec, n, n * spec.nbytes, why) for (op, spec, why), n in groups.items()]
     return tuple(sorted(rows, key=lambda row: (-row.nbytes, row.op, row.why)))
-
-
-def _maker(x: Variable) -> str:
-    """The op that computes `x`; if a loop stacks it, the one in its body."""
-    f = x.parent
-    if f is None:
-        return "leaf"
-    for within in f.op.within(f.arguments, len(f.inputs)) if isinstance(f.op, ControlOp) else ():
-        number = within.gives[x.index][1] if within.gives and f.op.multiple_results else None
-        if number is not None:
-            makers = [op.name for op, static, ins in within.body.steps
-                      for _ in op.result_specs(tuple([within.body.spec(i) for i in ins]), static)]  # fmt: skip
-            return f"{within.inputs[number] if number >= 0 else makers[~number]} in {f.name}"
-    return f.name

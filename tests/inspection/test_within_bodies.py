@@ -121,14 +121,6 @@ def test_what_is_in_loops_and_branches_counts_at_each_step_or_once() -> None:
         nn.count(y, each_step=1)  # type: ignore[arg-type]
 
 
-def test_what_a_loop_keeps_is_named_by_what_is_in_its_body() -> None:
-    x, c, w = leaf(X), leaf(C), leaf(W)
-    report = nn.memory_report(nn.grad(F.sum(recurrent(x, c, w)), w), compile=False)
-    kept = {(held.op, held.spec.shape): held.nbytes for held in report.kept}
-    assert kept["tanh in scan_of_body", X.shape] == X.nbytes
-    assert kept["carry0 in scan_of_body", X.shape] == X.nbytes
-
-
 # ---------------------------------------------------------------- NaN
 
 

@@ -40,14 +40,13 @@ def initial_view(laid: PageLayout) -> InitialView:
     direct = [0] * len(groups)
     nodes = laid.group
     for i in nodes:
-        direct[i] += i >= 0
+        direct[i] += 1
     sizes = direct[:]
     for i in reversed(range(len(laid.groups))):
         if laid.groups[i].parent >= 0:
             sizes[laid.groups[i].parent] += sizes[i]
     holder = _holders(groups)
-    loose = nodes.count(-1)
-    if loose + _boxes(holder, direct) > SMALL and len(nodes) < WHOLE:
+    if _boxes(holder, direct) > SMALL and len(nodes) < WHOLE:
         closing = [i for i, group in enumerate(laid.groups) if group.kind != "order" and sizes[i] > 1]
         wrapped = groups
         for size in sorted({sizes[i] for i in closing}):
@@ -55,7 +54,7 @@ def initial_view(laid: PageLayout) -> InitialView:
             for i in chosen:
                 _enclose(wrapped, [i], _title(laid.groups, children, i), groups[i].times)
             holder = _holders(wrapped)
-            if loose + _boxes(holder, direct) <= MOST:
+            if _boxes(holder, direct) <= MOST:
                 break
         groups = wrapped
     return InitialView(groups, holder)
