@@ -53,19 +53,11 @@ class ByShape(Generic[T]):
     Args:
         function: Takes Variables, and returns Variables computed from them.
         make: Takes the result of `function`, and the Variables that were passed to it.
-        spec_of_input: Maps an array's shape and dtype, and its name in messages, to those of the Variable; by default
-            they are the same.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        make: Callable[[Any, list[Variable]], T],
-        spec_of_input: Callable[[Spec, str], Spec] = lambda spec, name: spec,
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], make: Callable[[Any, list[Variable]], T]) -> None:
         self._function = function
         self._make = make
-        self._spec_of_input = spec_of_input
         self._context = copy_context()
         self._mesh = build_options().running.mesh
         self._made = BoundedCache(MOST_GRAPHS)
@@ -81,12 +73,11 @@ class ByShape(Generic[T]):
         graph: T | None = self._made.find(specs)
         if graph is None:
             with self._building:  # else two graphs of one shape would make parameters twice
-                graph = self._made.get(specs, lambda: self._built(specs, names))
+                graph = self._made.get(specs, lambda: self._built(specs))
         return graph, arrays
 
-    def _built(self, specs: Sequence[Spec], names: Sequence[str]) -> T:
-        of_inputs = [self._spec_of_input(spec, name) for spec, name in zip(specs, names, strict=True)]
-        inputs = [placeholder(spec, "a compiled function") for spec in of_inputs]
+    def _built(self, specs: Sequence[Spec]) -> T:
+        inputs = [placeholder(spec, "a compiled function") for spec in specs]
         outputs = self.in_its_scopes(lambda: self._outputs(inputs))
         for x in inputs:
             x.cell.zero()

@@ -1,5 +1,4 @@
-"""The computation of a training step as a function of arrays, and checks of its inputs. Also gradient accumulation: run
-a step on parts of a batch in turn, and combine the results."""
+"""The computation of a training step as a function of arrays, and checks of its inputs."""
 
 from __future__ import annotations
 
@@ -10,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..extend import NdArray, Spec, Variable, host_array, lower, spec_of
+from ..extend import NdArray, Spec, Variable, host_array, lower
 from ..jax.to_jax import SHAPES_ARE_FIXED
-from ..solvers.gradients import Arrays, widened_array
+from ..solvers.gradients import Arrays
 from ..solvers.in_place import Results
 from ..solvers.loss_scale import DynamicLossScale, like, unscaled
 from ..solvers.solver import Solver
@@ -54,8 +53,8 @@ def fitting(arrays: Arrays, specs: list[Spec], names: list[str]) -> list[Any]:
 
 
 class StepComputation:
-    """A training step as a function of arrays. The graph and `inputs`, the specs of its inputs, are those of one part
-    of a batch; `names` are the names of the inputs for messages."""
+    """A training step as a function of arrays. `inputs` are the specs of its inputs, and `names` their names for
+    messages."""
 
     def __init__(
         self,
@@ -74,19 +73,12 @@ class StepComputation:
         self._solver = solver
         self._names = tuple(solver.get_parameters())
         self._input_names = names
-        self._count = options.accumulate
         self._on_nan = options.on_nan
         self._change = gradient_change(options, self._names)
         self._wanted = frozenset() if auxiliary is None else auxiliary.measures
-        self.input_specs = [spec_of_whole(spec, self._count) for spec in inputs]
-        """The specs of the inputs of a call, for a whole batch."""
+        self.input_specs = list(inputs)
         self._results = [loss, *[x.spec for x in auxiliary.variables]] if auxiliary is not None else [loss]
         self._graph = graph
-        if self._count > 1:
-            for source, i in graph.places_of_updated:
-                if source is LeafSource.INPUTS:
-                    raise ValueError(f"inputs[{i}]: cannot be divided into parts (accumulate={self._count}), "
-                                     "because the graph writes to it")
         self._averages = [(average, _followed(average, graph)) for average in options.averages]
 
     def __call__(self, params: Arrays, state: Arrays, arguments: tuple[Any, Arrays, list[Any]]) -> Results:
@@ -162,25 +154,8 @@ class StepComputation:
         return loss
 
     def _run(self, sources: list[Any]) -> Sequence[Any]:
-        """The results of the program for the whole batch."""
-        if self._count == 1:
-            return self._program(*[sources[k][i] for k, i in self._graph.places])
-        _, arrays, live, _ = sources
-        carried = [i for _, i in self._graph.places_of_updated]
-
-        def run(slices: Arrays, keys: Sequence[Any], leaves: Sequence[Any]) -> Sequence[Any]:
-            now = list(live)
-            for i, value in [*zip(self._graph.keys, keys, strict=True), *zip(carried, leaves, strict=True)]:
-                now[i] = value
-            given = [*sources]
-            given[LeafSource.INPUTS], given[LeafSource.LEAVES] = slices, now
-            return self._program(*[given[k][i] for k, i in self._graph.places])
-
-        averaged = [] if self._auxiliary is None else self._auxiliary.is_averaged
-        return over_parts(
-            run, self._count, arrays, [live[i] for i in self._graph.keys], [jnp.asarray(live[i]) for i in carried],
-            stacked=[1 + i for i, is_averaged in enumerate(averaged) if not is_averaged],
-        )
+        """The results of the program."""
+        return self._program(*[sources[k][i] for k, i in self._graph.places])
 
     def _flags(self, loss: Any, grads: Sequence[Any]) -> Any:
         """Whether the loss and each gradient are finite; None if not needed."""
@@ -228,77 +203,3 @@ def _followed(average: MovingAverage, graph: StepGraph) -> tuple[list[Place], li
     before = [graph.place_of(x) for x in average.leaves]
     graph.updated += average.leaves
     return before, followed
-
-# ---------------------------------------------------------------- parts of batches
-
-
-def spec_of_part(spec: Spec, count: int, name: str) -> Spec:
-    """The spec of an input in each of `count` parts of a batch: a share of the rows along the first axis. An input
-    without axes is the same in all parts.
-
-    Raises:
-        ValueError: `count` does not divide the first axis.
-    """
-    if count == 1 or not spec.shape:
-        return spec
-    rows, *rest = spec.shape
-    if rows % count:
-        raise ValueError(f"{name}: the number of rows must be a multiple of accumulate={count}, got {rows}; pass "
-                         f"{rows - rows % count} or {rows - rows % count + count}")
-    return spec_of((rows // count, *rest), spec.dtype)
-
-
-def spec_of_whole(spec: Spec, count: int) -> Spec:
-    """The spec of the whole batch of an input that is `spec` in each of `count` parts."""
-    return spec if count == 1 or not spec.shape else spec_of((count * spec.shape[0], *spec.shape[1:]), spec.dtype)
-
-
-def over_parts(
-    run: Callable[[Arrays, Sequence[Any], Sequence[Any]], Sequence[Any]],
-    count: int,
-    arrays: Sequence[Any],
-    keys: Sequence[Any],
-    carried: Sequence[Any],
-    stacked: Sequence[int],
-) -> list[Any]:
-    """The results for a batch that is computed in parts, one after another, in the memory of one part.
-
-    Returns means over the parts, accumulated at least in float32; results at the positions in `stacked` are stacked
-    along a new first axis instead. The last results are new values of the `carried` leaves, which are passed from part
-    to part. Each part has its own random keys, derived from `keys`.
-    """
-
-    def part(number: Any, leaves: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-        given = tuple([_rows_of_part(a, number, count) if a.ndim else a for a in arrays])
-        results = list(run(given, [_key_of_part(key, number) for key in keys], leaves))
-        after = len(results) - len(leaves)
-        summed = [r for i, r in enumerate(results[:after]) if i not in stacked]
-        return summed, [results[i] for i in stacked], [like(r, x) for r, x in zip(results[after:], leaves, strict=True)]
-
-    summed, _, _ = jax.eval_shape(part, jnp.uint32(0), list(carried))
-
-    def step(carry: tuple[list[Any], list[Any]], number: Any) -> Any:
-        sums, leaves = carry
-        results, kept, leaves = part(number, leaves)
-        return ([s + widened_array(r) for s, r in zip(sums, results, strict=True)], leaves), kept
-
-    sums = [jnp.zeros(r.shape, jnp.promote_types(r.dtype, jnp.float32)) for r in summed]
-    numbers = jnp.arange(count, dtype=jnp.uint32)
-    (sums, leaves), kept = jax.lax.scan(step, (sums, list(carried)), numbers)
-    means = iter([s / count for s in sums])
-    stacks = dict(zip(stacked, kept, strict=True))
-    return [stacks[i] if i in stacks else next(means) for i in range(len(sums) + len(kept))] + leaves
-
-
-def _rows_of_part(array: Any, number: Any, count: int) -> Any:
-    """The rows of a part: `number`, `number + count`, `number + 2 count`, ... If devices hold contiguous shards of the
-    rows, every part has an equal share of each shard, and no rows have to move.
-    """
-    rows = array.reshape(array.shape[0] // count, count, *array.shape[1:])
-    return jax.lax.dynamic_index_in_dim(rows, number, axis=1, keepdims=False)
-
-
-def _key_of_part(key: Any, number: Any) -> Any:
-    """The key of a random function in part `number`."""
-    folded = jax.random.fold_in(jax.random.wrap_key_data(key, impl="threefry2x32"), number)
-    return jax.random.key_data(folded)

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from ..extend import Variable, checked_count, did_you_mean
+from ..extend import Variable, did_you_mean
 from ..solvers.gradients import Arrays, norm_of, with_decay, within_bounds, within_norm
 from ..solvers.rates import as_rate, as_real
 from .moving_average import MovingAverage
@@ -30,7 +30,6 @@ class StepOptions:
     """
 
     recompute: Any
-    accumulate: int
     clip_grad_by_value: float | None
     clip_grad_by_norm: float | None
     clip_grad_by_global_norm: float | None
@@ -40,7 +39,6 @@ class StepOptions:
     """A tuple of averages; the user gives a single one, or several in an iterable."""
 
     def __post_init__(self) -> None:
-        self.accumulate = checked_count(self.accumulate, "accumulate")
         for name in ("clip_grad_by_value", "clip_grad_by_norm", "clip_grad_by_global_norm"):
             if getattr(self, name) is not None:
                 limit = as_real(getattr(self, name), name)
@@ -115,8 +113,6 @@ class Auxiliary:
                 raise TypeError(f"{name}: expected a Variable or the name of a measure, got {type(leaf).__name__}")
         self.variables = [leaf for leaf in self._given if isinstance(leaf, Variable)]
         """The Variables, which the graph computes."""
-        self.is_averaged = [x.shape == () and x.spec.differentiable for x in self.variables]
-        """For each Variable, whether it is averaged over the parts of a batch; the others are stacked."""
         self.measures = frozenset([leaf for leaf in self._given if isinstance(leaf, str)])
         """The requested measures."""
         self._given = [x if isinstance(x, str) else None for x in self._given]  # releases the graph

@@ -123,7 +123,6 @@ class TrainStep(Generic[R]):
         self._others = graph.others
         reached_leaves.unwatch(solver)  # this step tracks such changes itself
         self._raises = options.on_nan == "raise"
-        self._accumulate = options.accumulate
         self._loss = loss if self._raises else None
         self._kinds: set[Any] = set()  # kinds of arguments that need no conversion
         program = graph.program
@@ -210,16 +209,14 @@ class TrainStep(Generic[R]):
         """The function that made the first NaN or infinity of a rejected step, in the loss or else in the gradients."""
         if self._loss is not None and self._mesh is None:
             with suppress(Exception), Switched(auto_forward=False, no_grad=False):  # the original error is more useful
-                cells, parts = {id(p.cell) for p in self._variables}, self._accumulate
+                cells = {id(p.cell) for p in self._variables}
                 gradients = grad([self._loss], [x for x in leaves_of([self._loss]) if id(x.cell) in cells])
                 leaves = leaves_of([self._loss, *gradients])
                 now = dict(zip(map(id, leaves), arrays_of(leaves, draw=False), strict=True))
-                given = [{id(x): a[i::parts] if parts > 1 and a.ndim else a
-                          for x, a in zip(self._inputs, map(np.asarray, arrays), strict=True)} for i in range(parts)]
+                now |= {id(x): np.asarray(array) for x, array in zip(self._inputs, arrays, strict=True)}
                 for outputs in ([self._loss], gradients):
-                    for values in given:
-                        if (found := nan_in(outputs, now | values)) is not None:
-                            return f"They first appear here:\n{found}"
+                    if (report := nan_in(outputs, now)) is not None:
+                        return f"They first appear here:\n{report}"
         return "nn.find_nan(loss) shows where NaN first appear"
 
     def _tell_of_unused_change(self) -> None:

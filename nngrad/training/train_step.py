@@ -13,7 +13,6 @@ import nngrad.functions as F
 from ..extend import Variable, contained, differentiable, warn_user
 from ..jax.to_jax import ByShape
 from ..solvers.solver import Solver
-from .computation import spec_of_part
 from .modules import Module, named_parameters
 from .moving_average import MovingAverage
 from .options import Auxiliary, Decay, OnNan, StepOptions
@@ -74,8 +73,6 @@ def solver_of(optimizer: Any) -> Solver:
 def _check_takes_residuals(solver: Solver, options: StepOptions) -> None:
     """Raise an error unless a solver that takes residuals supports the options."""
     name = solver.name
-    if options.accumulate != 1:
-        raise ValueError(f"accumulate: must be 1 for S.{name}, which needs the residuals of a whole batch")
     for each in ("clip_grad_by_value", "clip_grad_by_norm", "clip_grad_by_global_norm", "weight_decay"):
         if getattr(options, each) is not None:
             raise ValueError(f"{each}: must be None for S.{name}, which does not move along gradients; use more "
@@ -116,7 +113,7 @@ class TrainStepByShape(Generic[R]):
         self._aux = aux
         self._solver = solver
         self._options = options
-        self._graphs = ByShape(loss, self._step_of, lambda spec, name: spec_of_part(spec, options.accumulate, name))
+        self._graphs = ByShape(loss, self._step_of)
 
     def __call__(self, *arrays: Any) -> R:
         step, arguments = self._graphs.called_with(arrays)
@@ -145,7 +142,6 @@ Parameters = Mapping[str, Variable] | Iterable[Variable]
 class _Options(TypedDict, total=False):
     """The keyword arguments of `train_step`, for its overloads."""
 
-    accumulate: int
     clip_grad_by_value: float | None
     clip_grad_by_norm: float | None
     clip_grad_by_global_norm: float | None
@@ -195,7 +191,6 @@ def train_step(
     recompute: Any = None,
     *,
     aux: Any = None,
-    accumulate: int = 1,
     clip_grad_by_value: float | None = None,
     clip_grad_by_norm: float | None = None,
     clip_grad_by_global_norm: float | None = None,
@@ -241,12 +236,6 @@ def train_step(
             gradients together, before clipping and without a loss scale; 'gradient_norms' is a dict of the norms by
             parameter; 'parameter_norm' is that of the parameters before the step; 'finite' tells whether loss and
             gradients are finite.
-        accumulate: The number of parts in which a batch is computed, one after another in the memory of one. The graph
-            is that of one part; the arrays of a call have that many times the rows along their first axis, and part i
-            gets rows i, i + accumulate, ...; arrays without axes are the same for all parts. Gradients and loss are
-            means over the parts, as for a loss that is a mean over a batch. Random functions draw anew for each part,
-            and running statistics are updated part by part. Floating results of `aux` without axes are means too; all
-            others are stacked along a new first axis.
         clip_grad_by_value: Clip the elements of gradients to the range from minus this to this.
         clip_grad_by_norm: Scale each gradient with a larger L2 norm to this norm, separately for each parameter.
         clip_grad_by_global_norm: Scale all gradients together to this norm if their joint L2 norm is larger.
@@ -263,8 +252,8 @@ def train_step(
         TypeError: An argument has the wrong type.
         ValueError: The loss is not a scalar; a parameter is not a leaf, occurs twice, is an input, or is updated by the
             graph itself; the loss does not depend on an input; its dtype cannot hold the solver's loss scale; a
-            function builds graphs with different parameters; `accumulate` does not divide the rows of a batch; an
-            average follows values that this step does not change; or a number is out of range.
+            function builds graphs with different parameters; an average follows values that this step does not change;
+            or a number is out of range.
 
     Warns:
         UserWarning: The loss does not depend on some of the parameters; the graph computes in float16, and the solver
@@ -272,8 +261,7 @@ def train_step(
     """
     listed = [inputs] if isinstance(inputs, Variable) else list(inputs)
     options = StepOptions(
-        recompute, accumulate, clip_grad_by_value, clip_grad_by_norm, clip_grad_by_global_norm,
-        weight_decay, on_nan, averages,
+        recompute, clip_grad_by_value, clip_grad_by_norm, clip_grad_by_global_norm, weight_decay, on_nan, averages,
     )  # fmt: skip
     if not isinstance(loss, Variable) and callable(loss):
         if listed:

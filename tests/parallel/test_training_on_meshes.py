@@ -17,7 +17,7 @@ def found() -> Found:
     return found_by(8, ("tests.training_on_meshes",))[0]
 
 
-@pytest.mark.parametrize(("case", "tolerance"), [("1 float32", 1e-5), ("4 float32", 1e-5), ("4 bfloat16", 0.05)])
+@pytest.mark.parametrize(("case", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.05)])
 def test_eight_devices_do_what_one_does(found: Found, case: str, tolerance: float) -> None:
     one, eight = found[case]
     for name in ("losses", "norms", "outputs", "averages"):
@@ -25,13 +25,7 @@ def test_eight_devices_do_what_one_does(found: Found, case: str, tolerance: floa
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
-@pytest.mark.parametrize("case", ["1 float32", "4 float32"])
-def test_a_step_that_is_not_finite_changes_nothing(found: Found, case: str) -> None:
-    for each in found[case]:
-        assert each["kept"]
-        assert "the loss is nan, and the gradients of" in each["error"]
-
-
-def test_no_rows_of_parts_are_moved(found: Found) -> None:
-    kinds = {kind for kind, *_ in found["4 float32"][1]["collectives"]}
-    assert kinds == {"all-reduce"}
+def test_a_step_that_is_not_finite_changes_nothing(found: Found) -> None:
+    for run in found["float32"]:
+        assert run["kept"]
+        assert "the loss is nan, and the gradients of" in run["error"]

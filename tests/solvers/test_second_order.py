@@ -148,8 +148,6 @@ def test_what_second_order_solvers_refuse() -> None:
         (lambda: S.LBFGS(memory_size=0), ValueError, "memory_size"),
         (lambda: S.GaussNewton().loss_scaling(2.0), ValueError, "loss_scaling: not available for S.GaussNewton"),
         (solver.update, TypeError, "'value', 'value_fn', and 'direction': the solver's update\\(\\) passes gradients"),
-        (lambda: nn.train_step(r, p, S.GaussNewton(), accumulate=2), ValueError,
-         "accumulate: must be 1 for S.GaussNewton"),
         (lambda: nn.train_step(r, p, S.GaussNewton(), weight_decay=0.1), ValueError,
          "weight_decay: must be None for S.GaussNewton"),
         (lambda: nn.train_step(r, p, S.Adam()), ValueError, "loss: must be a scalar"),

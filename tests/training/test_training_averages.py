@@ -119,7 +119,7 @@ def test_running_statistics_and_skipped_steps() -> None:
     solver = S.Sgd(0.1)
     solver.loss_scaling(nn.DynamicLossScale())
     average = nn.MovingAverage(everything, 0.5)
-    step = nn.train_step(loss, get_parameters(), solver, inputs=x, averages=average, accumulate=1)
+    step = nn.train_step(loss, get_parameters(), solver, inputs=x, averages=average)
     step(X)
     mean = np.array(get_parameter("bn/mean").d)
     step(2 * X)
