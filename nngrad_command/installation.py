@@ -28,7 +28,7 @@ class Requirement(NamedTuple):
 
     @property
     def satisfied(self) -> bool:
-        """Whether it is installed in an accepted version."""
+        """True if it is installed in an accepted version."""
         if self.installed is None:
             return False
         installed = release_of(self.installed)
@@ -67,15 +67,15 @@ def version_of(name: str) -> str | None:
 
 def requirements() -> list[Requirement]:
     """The requirements in the metadata of the installed nngrad, in order, and JAX's requirement of jaxlib."""
-    found = [r for r in _required_by("nngrad") if r.name != "nngrad"]
-    if not found:
+    required = [r for r in _required_by("nngrad") if r.name != "nngrad"]
+    if not required:
         return []
     jaxlib = next((r for r in _required_by("jax") if r.name == "jaxlib" and not r.extra), parsed("jaxlib"))
-    return [jaxlib, *found]
+    return [jaxlib, *required]
 
 
 def needs(name: str, other: str) -> bool:
-    """Whether an installed distribution requires another one, according to its metadata."""
+    """True if an installed distribution requires another one, according to its metadata."""
     return any(r.name == other and not r.extra for r in _required_by(name))
 
 

@@ -26,11 +26,11 @@ def main() -> None:
     os.dup2(2, 1)
     for name in (*sys.argv[1:], "nngrad"):
         _attempt(f"import {name}", partial(importlib.import_module, name), ends=True)
-    found: list[Any] = []
-    _attempt("devices", lambda: found.extend(_devices()), ends=True)
+    devices: list[Any] = []
+    _attempt("devices", lambda: devices.extend(_devices()), ends=True)
     worked = [_attempt(f"device {device.platform}:{device.id} ({device.device_kind})", partial(_step_on, device))
-              for device in found]
-    if all(device.platform == "cpu" for device in found):
+              for device in devices]
+    if all(device.platform == "cpu" for device in devices):
         print(f"JAX sees no GPU; where there is one by NVIDIA: {sys.executable} -m pip install 'jax[cuda12]'")
     for line in _lacking():
         print(line)

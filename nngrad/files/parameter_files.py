@@ -125,11 +125,11 @@ def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDi
 
 def _extension(path: str | Path, extension: str | None, others: Iterable[str], done: str) -> str:
     """The extension of a file, '.safetensors' or one of `others`; `done` is the verb for the error message."""
-    given = extension if extension is not None else Path(path).suffix
+    ending = extension if extension is not None else Path(path).suffix
     formats = (".safetensors", *others)
-    if given not in formats:
-        raise ValueError(f"{path}: cannot be {done} as {given!r}; the extension must be one of {', '.join(formats)}")
-    return given
+    if ending not in formats:
+        raise ValueError(f"{path}: cannot be {done} as {ending!r}; the extension must be one of {', '.join(formats)}")
+    return ending
 
 
 def _read(path: str | Path, extension: str) -> tuple[list[str], dict[str, np.ndarray[Any, Any]], dict[str, bool]]:

@@ -60,18 +60,18 @@ class Across:
     def __call__(self, *arrays: Any) -> Any:
         """This process's results for its own arrays."""
         check_process()
-        given = tuple([self._joined(array) for array in arrays])
+        joined = tuple([self._joined(array) for array in arrays])
         if not self._checked:
-            self._check(given)
-        results = self._jitted(given)
-        own = tuple(map(_own, results)) if isinstance(results, tuple) else _own(results)
-        return jax.block_until_ready(own) if self._waits else own
+            self._check(joined)
+        results = self._jitted(joined)
+        parts = tuple(map(_own, results)) if isinstance(results, tuple) else _own(results)
+        return jax.block_until_ready(parts) if self._waits else parts
 
     def lowered(self, *arrays: Any) -> Any:
         """The `jax.stages.Lowered` for arrays like these."""
         return self._jitted.lower(tuple([self._joined(array) for array in arrays]))
 
-    def _on_parts(self, given: tuple[Any, ...]) -> Any:
+    def _on_parts(self, joined: tuple[Any, ...]) -> Any:
         """The function on the process's parts, under `shard_map`."""
 
         def run(parts: tuple[Any, ...]) -> Any:
@@ -80,7 +80,7 @@ class Across:
 
         # Results may differ between processes: there is no replication for JAX to check.
         over = jax.shard_map(run, mesh=self._mesh, in_specs=(_ALONG,), out_specs=_ALONG, check_vma=False)
-        return over(given)
+        return over(joined)
 
     def _joined(self, array: Any) -> Any:
         """The arrays of all processes side by side along the first axis, as one array. A number gets such an axis, and
@@ -92,14 +92,15 @@ class Across:
         shape = (len(self._processes) * array.shape[0], *array.shape[1:])
         return jax.make_array_from_single_device_arrays(shape, NamedSharding(self._mesh, _ALONG), [array])
 
-    def _check(self, given: tuple[Any, ...]) -> None:
+    def _check(self, joined: tuple[Any, ...]) -> None:
         """Raise an error in all processes if one of them is about to run another program."""
         with self._lock:
             if self._checked:
                 return
-            digest = hashlib.sha256(self._jitted.lower(given).as_text().encode()).digest()
-            found = _gathering(self._processes, self._device.platform)(np.frombuffer(digest, np.uint8))
-            others = [p for p, each in zip(self._processes, np.asarray(found), strict=True) if bytes(each) != digest]
+            digest = hashlib.sha256(self._jitted.lower(joined).as_text().encode()).digest()
+            digests = _gathering(self._processes, self._device.platform)(np.frombuffer(digest, np.uint8))
+            pairs = zip(self._processes, np.asarray(digests), strict=True)
+            others = [process for process, other in pairs if bytes(other) != digest]
             if others:
                 raise ValueError(
                     f"the processes {others} run a different program from process {jax.process_index()}, but arrays "
@@ -114,7 +115,7 @@ class _Gathering(Across):
 
     __slots__ = ()
 
-    def _check(self, given: tuple[Any, ...]) -> None:
+    def _check(self, joined: tuple[Any, ...]) -> None:
         """Do nothing: the program is the same in every process."""
 
 

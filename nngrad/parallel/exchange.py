@@ -28,16 +28,16 @@ def shared(array: np.ndarray[Any, Any], sharding: NamedSharding, name: str) -> j
         ValueError: The arrays differ. The message begins with `name`.
     """
     check_equal(array, f"{name}: the values")
-    made: jax.Array = jax.make_array_from_callback(array.shape, sharding, lambda index: np.array(array[index]))
-    return made
+    array_of_all: jax.Array = jax.make_array_from_callback(array.shape, sharding, lambda index: np.array(array[index]))
+    return array_of_all
 
 
 def check_equal(array: np.ndarray[Any, Any], what: str) -> None:
     """Raise a ValueError, beginning with `what`, unless the array is equal in all processes, which must all call it."""
     digest = hashlib.blake2b(array.tobytes(), digest_size=_DIGEST)
     digest.update(f"{array.shape}{array.dtype}".encode())
-    found = gathered_rows(np.frombuffer(digest.digest(), np.uint32))
-    others = [i for i in range(len(found)) if not np.array_equal(found[i], found[0])]
+    digests = gathered_rows(np.frombuffer(digest.digest(), np.uint32))
+    others = [i for i in range(len(digests)) if not np.array_equal(digests[i], digests[0])]
     if others:
         raise ValueError(f"{what} differ between process {others[0]} and process 0; give all processes the same seed "
                          "(nn.seed, and NumPy's for initial values), or load the same file in all")
@@ -76,15 +76,15 @@ def global_batch(
                              f"over the {size} devices of 'data', which is not the first axis of the mesh; make it "
                              f"the first, or let each process give a multiple of {size // count} rows")
         sharding = NamedSharding(jax.sharding.Mesh(devices, ("process", "device")), PartitionSpec("process"))
-    made: jax.Array = jax.make_array_from_process_local_data(sharding, part, whole)
-    return made
+    batch: jax.Array = jax.make_array_from_process_local_data(sharding, part, whole)
+    return batch
 
 
 def _check_equal(part: np.ndarray[Any, Any], name: str) -> None:
     """Raise a ValueError unless all processes have parts of the same shape."""
-    found = gathered_rows(np.array([part.ndim, *part.shape[:7], *[0] * (7 - part.ndim)], np.int32))
-    if not (found == found[0]).all():
-        shapes = ", ".join([f"{tuple(map(int, row[1 : 1 + row[0]]))} in process {i}" for i, row in enumerate(found)])
+    parts = gathered_rows(np.array([part.ndim, *part.shape[:7], *[0] * (7 - part.ndim)], np.int32))
+    if not (parts == parts[0]).all():
+        shapes = ", ".join([f"{tuple(map(int, row[1 : 1 + row[0]]))} in process {i}" for i, row in enumerate(parts)])
         raise ValueError(f"{name}: all processes must give parts of the same shape, got {shapes}")
 
 
@@ -94,5 +94,5 @@ def parts_of(mesh: placement.Mesh) -> int:
     if axis is None:
         return 1
     rows = np.moveaxis(mesh.grid.devices, axis, 0).reshape(mesh.grid.shape["data"], -1)
-    own = sum([any([d.process_index == jax.process_index() for d in row]) for row in rows])
-    return len(rows) // max(own, 1)
+    local = sum([any([d.process_index == jax.process_index() for d in row]) for row in rows])
+    return len(rows) // max(local, 1)

@@ -108,18 +108,18 @@ class StepComputation:
             before = [sources[k][i] for k, i in self._graph.places_of_updated]
             updates = [jnp.where(allowed, u, b) for u, b in zip(updates, before, strict=True)]
         moved = self._moved_averages(sources, new, updates, allowed)
-        own: Any = loss
+        result: Any = loss
         if self._auxiliary is not None:
             true = unscaled(grads, scaling, tree)
             finite = None if flags is None else flags.all()
-            own = loss, self._auxiliary.arranged(values, measures(self._wanted, self._names, params, true, finite))
+            result = loss, self._auxiliary.arranged(values, measures(self._wanted, self._names, params, true, finite))
         if self._on_nan == "raise":
             if isinstance(scaling, DynamicLossScale):  # the scale shrinks as long as it can
                 flags = flags.at[1:].set(flags[1:] | (tree.loss_scale.scale > scaling.minimum))
             if self._mesh is not None:  # every process reads it
                 flags = jax.lax.with_sharding_constraint(flags, self._mesh.sharding())
-            own = own, flags
-        return own, (*updates, *moved), tuple(new), tuple(jax.tree.leaves(after))
+            result = result, flags
+        return result, (*updates, *moved), tuple(new), tuple(jax.tree.leaves(after))
 
     def _summed(self, results: Sequence[Any], params: Arrays) -> list[Any]:
         """The gradient of each parameter, including the loss scale."""
@@ -132,11 +132,11 @@ class StepComputation:
         """The loss as a function of the parameters, for line searches; everything else, including random numbers, is
         fixed. Its derivative is the program's own, since JAX cannot differentiate everything in a program.
         """
-        own = sources[LeafSource.PARAMETERS]
+        parameters = sources[LeafSource.PARAMETERS]
 
         def at(params: Arrays) -> Sequence[Any]:
             moved = [*sources]
-            moved[LeafSource.PARAMETERS] = tuple([like(p, o) for p, o in zip(params, own, strict=True)])
+            moved[LeafSource.PARAMETERS] = tuple([like(p, o) for p, o in zip(params, parameters, strict=True)])
             return self._run(moved)
 
         @jax.custom_jvp
@@ -147,7 +147,7 @@ class StepComputation:
         def tangent(primals: Any, tangents: Any) -> tuple[Any, Any]:
             (params,), (directions,) = primals, tangents
             results = at(params)
-            grads = unscaled(self._summed(results, own), self._solver.scaling, state)
+            grads = unscaled(self._summed(results, parameters), self._solver.scaling, state)
             change = sum([jnp.vdot(g.astype(d.dtype), d) for g, d in zip(grads, directions, strict=True)])
             return like(results[0], self._loss), jnp.asarray(change, self._loss.dtype)
 
@@ -158,14 +158,14 @@ class StepComputation:
         return self._program(*[sources[k][i] for k, i in self._graph.places])
 
     def _flags(self, loss: Any, grads: Sequence[Any]) -> Any:
-        """Whether the loss and each gradient are finite; None if not needed."""
+        """Flags that are True where the loss and each gradient are finite; None if not needed."""
         scales = isinstance(self._solver.scaling, DynamicLossScale)
         if self._on_nan is None and "finite" not in self._wanted and not (scales and self._averages):
             return None
         return jnp.stack([jnp.isfinite(loss), *[jnp.isfinite(g).all() for g in grads]])
 
     def _allowed(self, flags: Any) -> Any:
-        """Whether to take the step, as a traced bool; None if the solver decides."""
+        """A traced bool, True where the step is to be taken; None if the solver decides."""
         if self._on_nan is not None:
             return flags.all()
         scales = isinstance(self._solver.scaling, DynamicLossScale)

@@ -34,12 +34,12 @@ class Sequential(Module):
 
     def __init__(self, *args: Module | Callable[..., Any] | tuple[str, Module | Callable[..., Any]]) -> None:
         self._steps: list[str | Callable[..., Any]] = []
-        for i, given in enumerate(args):
-            name, step = given if isinstance(given, tuple) and len(given) == 2 else ("", given)
+        for i, argument in enumerate(args):
+            name, step = argument if isinstance(argument, tuple) and len(argument) == 2 else ("", argument)
             if isinstance(step, type) or not callable(step) or not isinstance(name, str):
                 hint = f"; pass an instance: {step.__name__}(...)" if isinstance(step, type) else ""
                 raise TypeError(
-                    f"args[{i}]: expected a Module, a function, or a pair (name, module), got {given!r}{hint}"
+                    f"args[{i}]: expected a Module, a function, or a pair (name, module), got {argument!r}{hint}"
                 )
             if isinstance(step, Module):
                 name = name or f"{step.name}_{i}"
@@ -52,8 +52,8 @@ class Sequential(Module):
         """Apply the chain, and return the last result. Each Module is called with `kwargs`."""
         result: Any = args if len(args) != 1 else args[0]
         for step in self:
-            given = result if isinstance(result, tuple) else (result,)
-            result = step(*given, **kwargs) if isinstance(step, Module) else step(*given)
+            arguments = result if isinstance(result, tuple) else (result,)
+            result = step(*arguments, **kwargs) if isinstance(step, Module) else step(*arguments)
         return result
 
     def __iter__(self) -> Iterator[Any]:

@@ -163,32 +163,32 @@ def _placed_array(array: np.ndarray[Any, Any], mesh: placement.Mesh | None, devi
 # ---------------------------------------------------------------- sources
 
 
-def source_of(given: Any, epochs: int | None, name: str = "source") -> Counted | OfGrain:
+def source_of(source: Any, epochs: int | None, name: str = "source") -> Counted | OfGrain:
     """The argument of `nn.feed` as a source of batches; `name` is for errors.
 
     Raises:
-        TypeError: `given` is not a source of batches.
+        TypeError: `source` is not a source of batches.
         ValueError: The source does not support `epochs`.
     """
-    if callable(given) and not hasattr(given, "__iter__"):
-        return Counted(given, epochs, is_once=False)
-    if not hasattr(given, "__iter__"):
+    if callable(source) and not hasattr(source, "__iter__"):
+        return Counted(source, epochs, is_once=False)
+    if not hasattr(source, "__iter__"):
         raise TypeError(f"{name}: expected an iterable, a function of the epoch, or a loader or data set of grain, "
-                        f"got {type(given).__name__}")
-    if is_of_grain(given):
+                        f"got {type(source).__name__}")
+    if is_of_grain(source):
         if epochs != 1:
             raise ValueError(f"epochs: must be 1 for grain, got {epochs}; use grain's own num_epochs or repeat()")
-        return OfGrain(given.to_iter_dataset() if hasattr(given, "to_iter_dataset") else given)
-    is_once = hasattr(given, "__next__")
+        return OfGrain(source.to_iter_dataset() if hasattr(source, "to_iter_dataset") else source)
+    is_once = hasattr(source, "__next__")
     if is_once and epochs != 1:
         raise ValueError(f"epochs: must be 1 for an iterator, which can be used only once, got {epochs}; pass an "
                          "iterable, or a function of the epoch that returns one")
-    return Counted(lambda _: given, epochs, is_once)
+    return Counted(lambda _: source, epochs, is_once)
 
 
-def is_of_grain(given: Any) -> bool:
-    """Whether it is a loader or a data set of grain's."""
-    return type(given).__module__.partition(".")[0] == "grain"
+def is_of_grain(source: Any) -> bool:
+    """True for a loader or a data set of grain's."""
+    return type(source).__module__.partition(".")[0] == "grain"
 
 
 class Counted:

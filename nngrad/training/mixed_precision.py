@@ -103,7 +103,7 @@ class PrecisionPolicy:
 
 
 def _is_of_leaf(x: Variable) -> bool:
-    """Whether `x` is a leaf, or a slice or another layout of one."""
+    """True for a leaf, and for a slice or another layout of one."""
     f: Function | None = x.parent
     while f is not None and len(f.inputs) == 1 and (f.op.view or f.op.fuses == "moving" or f.op.slice_keys is not None):
         f = f.inputs[0].parent

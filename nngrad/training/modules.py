@@ -105,8 +105,8 @@ class Module:
     @property
     def _named(self) -> OrderedDict[str, Module]:
         """The submodules found so far, in order of discovery."""
-        found: OrderedDict[str, Module] = self.__dict__.setdefault("_submodules", OrderedDict())
-        return found
+        named: OrderedDict[str, Module] = self.__dict__.setdefault("_submodules", OrderedDict())
+        return named
 
     def _find(self) -> None:
         """Register modules in lists, tuples and dicts of attributes, and parameters anywhere in attributes, in the
@@ -129,11 +129,11 @@ class Module:
                 scope[name] = value
                 value.name = value.name or name
         places = {name: i for i, name in enumerate(self._set)}
-        found = dict.fromkeys([*self._named, *held])
-        names = sorted(found, key=lambda name: places.get(name.partition(".")[0], -1))
+        known = dict.fromkeys([*self._named, *held])
+        names = sorted(known, key=lambda name: places.get(name.partition(".")[0], -1))
         _put_first([name for name in names if name in self._named], self._named)
-        own = [f"@{name}" if name in self._named else name for name in names]
-        _put_first([name for name in own if name in scope], scope)
+        keys = [f"@{name}" if name in self._named else name for name in names]
+        _put_first([name for name in keys if name in scope], scope)
 
     @property
     def _set(self) -> dict[str, None]:
@@ -149,11 +149,11 @@ class Module:
     @property
     def name(self) -> str:
         """The name of the module in its parent; without a parent, the name of its class in lower case."""
-        own: str | None = self.__dict__.get("_name")
-        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower() if own is None else own
+        chosen: str | None = self.__dict__.get("_name")
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower() if chosen is None else chosen
 
     def is_root(self) -> bool:
-        """Whether the module has no parent."""
+        """True for a module without parent."""
         return self.parent is None
 
     def get_path_name(self) -> str:
@@ -167,9 +167,9 @@ class Module:
 
     @property
     def training(self) -> bool:
-        """Whether the module is in training mode, for use in `call`. Setting it also sets it for all submodules."""
-        found: bool = self.__dict__.get("training", True)
-        return found
+        """True in training mode, for use in `call`. Setting it also sets it for all submodules."""
+        mode: bool = self.__dict__.get("training", True)
+        return mode
 
     @training.setter
     def training(self, on: bool) -> None:
@@ -249,10 +249,10 @@ class Module:
         """
         self._find_all()
         with parameter_scope("", self.parameter_scope):
-            found = get_parameters(grad_only=grad_only)
+            parameters = get_parameters(grad_only=grad_only)
         seen: set[int] = set()
         result: OrderedDict[str, Variable] = OrderedDict()
-        for name, param in found.items():
+        for name, param in parameters.items():
             if id(param) not in seen and (recursive or not name.startswith("@")):
                 seen.add(id(param))
                 result[name] = param
@@ -316,14 +316,14 @@ class Module:
         self._set_given(params, raise_if_missing)
 
     def _set_given(self, params: Mapping[str, Any], raise_if_missing: bool) -> None:
-        given = {key: p if isinstance(p, Variable) else np.asarray(p) for key, p in params.items()}
+        values = {key: p if isinstance(p, Variable) else np.asarray(p) for key, p in params.items()}
         present = self.get_parameters(grad_only=False)
-        wanted = [key for key in given if self._has_place_of(key, raise_if_missing)]
+        wanted = [key for key in values if self._has_place_of(key, raise_if_missing)]
         for key in wanted:
-            if key in present and (raise_if_missing or not isinstance(given[key], Variable)):
-                _check_shape(key, present[key].shape, given[key].shape, "params")
+            if key in present and (raise_if_missing or not isinstance(values[key], Variable)):
+                _check_shape(key, present[key].shape, values[key].shape, "params")
         for key in wanted:
-            param = given[key]
+            param = values[key]
             if key in present and not isinstance(param, Variable):
                 present[key].d = param
                 continue
@@ -344,27 +344,27 @@ class Module:
 
         Args:
             path: The file.
-            extension: As for `nn.load_parameters`.
-            raise_if_missing: As for `set_parameters`.
+            extension: Its ending, as in `nn.load_parameters`.
+            raise_if_missing: Whether names must agree, as in `set_parameters`.
 
         Raises:
             ValueError: A name is missing, or a parameter has another shape; nothing is changed.
         """
         with parameter_scope("", OrderedDict()):
             load_parameters(path, extension)
-            found = get_parameters(grad_only=False)
-        own = self.get_parameters(grad_only=False)
-        wanted = {key: param for key, param in found.items() if self._has_place_of(key, raise_if_missing)}
+            loaded = get_parameters(grad_only=False)
+        present = self.get_parameters(grad_only=False)
+        wanted = {key: param for key, param in loaded.items() if self._has_place_of(key, raise_if_missing)}
         if raise_if_missing:
-            self._check_complete(found, str(path))
+            self._check_complete(loaded, str(path))
         for key, param in wanted.items():
-            if key in own:
-                _check_shape(key, own[key].shape, param.shape, str(path))
+            if key in present:
+                _check_shape(key, present[key].shape, param.shape, str(path))
         with parameter_scope("", self.parameter_scope):
             for key, param in wanted.items():
-                if key in own:
-                    own[key].data.copy_from(param.data)
-                    own[key].need_grad = param.need_grad
+                if key in present:
+                    present[key].data.copy_from(param.data)
+                    present[key].need_grad = param.need_grad
                 else:
                     set_parameter(key, param)
 
@@ -373,15 +373,15 @@ class Module:
         for param in self.get_parameters().values():
             param.grad.zero()
 
-    def _check_complete(self, given: Iterable[str], source: str) -> None:
-        """Raise a ValueError unless all parameters of the module are among the names in `given`."""
-        gone = [repr(key) for key in self.get_parameters(grad_only=False) if key not in given]
+    def _check_complete(self, names: Iterable[str], source: str) -> None:
+        """Raise a ValueError unless all parameters of the module are among `names`."""
+        gone = [repr(key) for key in self.get_parameters(grad_only=False) if key not in names]
         if gone:
             raise ValueError(f"{source}: has no {', '.join(gone)}; to leave them as they are, pass "
                              "raise_if_missing=False")
 
     def _has_place_of(self, key: str, raise_if_missing: bool) -> bool:
-        """Whether the submodules in a parameter's name exist. With `raise_if_missing`, also whether the parameter does:
+        """True where the submodules in a parameter's name exist. With `raise_if_missing`, the parameter must exist too:
         a module that was never called may still make it."""
         module = self
         rest = key.split("/")
@@ -395,9 +395,9 @@ class Module:
                 return False
             module = inner
         if raise_if_missing and "_called" in module.__dict__:
-            own = module.get_parameters(recursive=False, grad_only=False)
-            if "/".join(rest) not in own:
-                hint = did_you_mean("/".join(rest), own) or f"; it has {', '.join(own) or 'none'}"
+            present = module.get_parameters(recursive=False, grad_only=False)
+            if "/".join(rest) not in present:
+                hint = did_you_mean("/".join(rest), present) or f"; it has {', '.join(present) or 'none'}"
                 raise ValueError(f"{key!r}: {module.get_path_name()} has no such parameter{hint}. To create it, pass "
                                  "raise_if_missing=False")
         return True
@@ -415,9 +415,9 @@ class Module:
         return "\n".join([type(self).__name__, *aligned(rows, numbers=(3,))])
 
 
-def _check_shape(key: str, own: tuple[int, ...], given: tuple[int, ...], source: str) -> None:
-    if own != given:
-        raise ValueError(f"{source}: {key!r} has shape {given}, but {own} here")
+def _check_shape(key: str, shape: tuple[int, ...], new: tuple[int, ...], source: str) -> None:
+    if shape != new:
+        raise ValueError(f"{source}: {key!r} has shape {new}, but {shape} here")
 
 
 def _put_first(names: list[str], within: OrderedDict[str, Any]) -> None:

@@ -126,10 +126,10 @@ class MovingAverage:
         try:
             Value.put_in(cells, values)
             yield
-            found = Value.held_by(cells)
+            now = Value.held_by(cells)
         finally:
             Value.put_in(cells, before)
-        written = [name for name, value, own in zip(self._params, found, values, strict=True) if value is not own]
+        written = [name for name, value, average in zip(self._params, now, values, strict=True) if value is not average]
         if written:
             raise RuntimeError(f"applied: {', '.join(map(repr, written))} was written to within the block, where it "
                                "has the average as its value; it now has its value from before. Train and load "
@@ -149,10 +149,10 @@ class MovingAverage:
         """
         if not isinstance(states, Mapping):
             raise TypeError(f"set_states: expected arrays by name, got {type(states).__name__}")
-        own = dict(zip(self._names(), self.leaves, strict=True))
-        given = fitting_states(states, own, None)
+        by_name = dict(zip(self._names(), self.leaves, strict=True))
+        arrays = fitting_states(states, by_name, None)
         with Value.writing:
-            Value.write([x.cell for x in own.values()], [np.array(given[name]) for name in own])
+            Value.write([x.cell for x in by_name.values()], [np.array(arrays[name]) for name in by_name])
 
     def _names(self) -> list[str]:
         return ["count", *[f"average:{name}" for name in self._averages]]

@@ -126,10 +126,10 @@ class Auxiliary:
 def measures(wanted: frozenset[str], names: tuple[str, ...], params: Arrays, grads: Sequence[Any], finite: Any) -> Any:
     """The requested measures by name, from the parameters before the step and the gradients without the loss scale.
     `finite` is None if it was not requested."""
-    found: dict[str, Callable[[], Any]] = {
+    functions: dict[str, Callable[[], Any]] = {
         "gradient_norm": lambda: norm_of(grads),
         "gradient_norms": lambda: {name: norm_of([g]) for name, g in zip(names, grads, strict=True)},
         "parameter_norm": lambda: norm_of(params),
         "finite": lambda: jnp.asarray(finite),
     }
-    return {name: found[name]() for name in MEASURES if name in wanted}
+    return {name: functions[name]() for name in MEASURES if name in wanted}

@@ -42,18 +42,18 @@ def pad_sequence(sequences: Sequence[Array], batch_first: bool = False, padding_
     Raises:
         ValueError: There are no sequences, or they differ in more than their lengths.
     """
-    given = [as_variable(s, f"sequences[{i}]", "pad_sequence") for i, s in enumerate(sequences)]
-    if not given:
+    variables = [as_variable(s, f"sequences[{i}]", "pad_sequence") for i, s in enumerate(sequences)]
+    if not variables:
         raise ValueError("pad_sequence: expected at least one sequence")
-    for i, s in enumerate(given):
-        if not s.ndim or s.shape[1:] != given[0].shape[1:]:
+    for i, s in enumerate(variables):
+        if not s.ndim or s.shape[1:] != variables[0].shape[1:]:
             raise ValueError(
                 f"pad_sequence: sequences must have shapes (length, ...) that differ only in the length, but "
-                f"sequences[0] has {given[0].shape} and sequences[{i}] has {s.shape}"
+                f"sequences[0] has {variables[0].shape} and sequences[{i}] has {s.shape}"
             )
-    longest = max([s.shape[0] for s in given])
-    rest = (0, 0) * (given[0].ndim - 1)
-    padded = [F.pad(s, (0, longest - s.shape[0], *rest), constant_value=padding_value) for s in given]
+    longest = max([s.shape[0] for s in variables])
+    rest = (0, 0) * (variables[0].ndim - 1)
+    padded = [F.pad(s, (0, longest - s.shape[0], *rest), constant_value=padding_value) for s in variables]
     return F.stack(*padded, axis=0 if batch_first else 1)
 
 

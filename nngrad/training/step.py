@@ -70,12 +70,12 @@ def pure_step(
             raise ValueError("key: required, because the step has random functions; pass key=jax.random.key(...)")
         for i, drawn in zip(keys, jax.random.split(key, len(keys)) if keys else (), strict=True):
             now[i] = jax.random.key_data(drawn)
-        given = carried["learning_rate"], inputs, now
+        arguments = carried["learning_rate"], inputs, now
         before = tuple([carried["parameters"][name] for name in names])  # JAX sorts dicts by key
-        own, leaves, new, state = computation(before, carried["state"], given)
+        result, leaves, new, state = computation(before, carried["state"], arguments)
         named = dict(zip(names, new, strict=True))
         after = {**carried, "parameters": named, "state": state, "leaves": tuple(leaves)}
-        return own[0] if raises else own, after
+        return result[0] if raises else result, after
 
     return function, carried
 
@@ -162,8 +162,8 @@ class TrainStep(Generic[R]):
             if live:
                 kind += (*map(type, live), *map(_dtype_of, live))
             results = self._update(kind, (solver._rate, arrays, live))
-        given: R = self._checked(results[0], results[1], arrays) if self._raises else results
-        return given
+        result: R = self._checked(results[0], results[1], arrays) if self._raises else results
+        return result
 
     def to_jax(self) -> tuple[PureStep, Carried]:
         """The step as a pure JAX function, which can be traced, exported or lowered for another platform.
@@ -191,8 +191,8 @@ class TrainStep(Generic[R]):
 
     def _placed(self, arrays: Arrays, mesh: placement.Mesh) -> Arrays:
         """The values of the inputs on the mesh."""
-        given = zip(arrays, self._input_names, self._inputs, self._input_specs, strict=True)
-        return tuple([mesh.argument(array, name, x, spec.shape) for array, name, x, spec in given])
+        placed = zip(arrays, self._input_names, self._inputs, self._input_specs, strict=True)
+        return tuple([mesh.argument(array, name, x, spec.shape) for array, name, x, spec in placed])
 
     def _checked(self, results: Any, flags: Any, arrays: Arrays) -> Any:
         """Return the results if the step was taken; otherwise raise a FloatingPointError that names the values."""

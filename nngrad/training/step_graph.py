@@ -65,8 +65,8 @@ class StepGraph:
         leaves = [x for x in leaves_of([loss]) if x.need_grad and id(x.cell) in self._owners]
         targets = [(x, self._owners[id(x.cell)]) for x in leaves]
         self._tell_of_idle(loss, leaves, list(parameters))
-        given = set(map(id, [*[x for x, _ in targets], *inputs]))
-        others = [x for x in leaves_of([loss]) if x.need_grad and id(x) not in given]
+        known = set(map(id, [*[x for x, _ in targets], *inputs]))
+        others = [x for x in leaves_of([loss]) if x.need_grad and id(x) not in known]
         self.others = reached_leaves.of([loss], others, functions_of([loss])) if others else []
         """Leaves with `need_grad` that a gradient would reach, but which are neither trained here nor inputs."""
         seed = seed_for(loss, solver)
@@ -86,7 +86,7 @@ class StepGraph:
                 directions += solver.directions(residuals, shared, from_state)
             request = Request(
                 [loss], [x for x, _ in targets], [seed], recompute=recompute,
-                runs_as=lambda found: linearized(found).program,
+                runs_as=lambda candidates: linearized(candidates).program,
             )
             gradients = emitted(request).gradients
         linear = linearized(gradients)
@@ -168,9 +168,9 @@ class StepGraph:
 
 
 def _narrows(program: Program) -> bool:
-    """Whether the program casts any wider dtype to float16."""
+    """True for a program that casts a wider dtype to float16."""
     block = program.block
-    casts = any([any([isinstance(a, np.dtype) and a == np.float16 for a in given]) for _, given, _ in block.steps])
+    casts = any([isinstance(a, np.dtype) and a == np.float16 for _, arguments, _ in block.steps for a in arguments])
     return casts and any([spec.dtype == np.float32 for spec in block.inputs])
 
 

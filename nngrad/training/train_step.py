@@ -73,9 +73,9 @@ def solver_of(optimizer: Any) -> Solver:
 def _check_takes_residuals(solver: Solver, options: StepOptions) -> None:
     """Raise an error unless a solver that takes residuals supports the options."""
     name = solver.name
-    for each in ("clip_grad_by_value", "clip_grad_by_norm", "clip_grad_by_global_norm", "weight_decay"):
-        if getattr(options, each) is not None:
-            raise ValueError(f"{each}: must be None for S.{name}, which does not move along gradients; use more "
+    for option in ("clip_grad_by_value", "clip_grad_by_norm", "clip_grad_by_global_norm", "weight_decay"):
+        if getattr(options, option) is not None:
+            raise ValueError(f"{option}: must be None for S.{name}, which does not move along gradients; use more "
                              "damping, or add a residual for what should be small")
 
 

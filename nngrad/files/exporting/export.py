@@ -125,28 +125,29 @@ def export(
         raise ValueError(f"path: {path} has the ending of another format, but nn.export writes its own. Give a path "
                          "that ends in .nnx. For other formats use nn.to_jax and a converter for JAX functions")
     wanted = _wanted(inputs, callable(outputs))
-    names = list(dict.fromkeys([n for each in wanted for n in each.shape if isinstance(n, str)]))
+    names = list(dict.fromkeys([n for entry in wanted for n in entry.shape if isinstance(n, str)]))
     if len(names) > 1:
         raise ValueError(f"inputs: only one size may have a name, got {', '.join(names)}; give numbers for the others")
-    known = [each.size for each in wanted if each.size is not None]
+    known = [entry.size for entry in wanted if entry.size is not None]
     sizes = known[:1] or (jax_export.symbolic_shape(names[0]) if names else ())
-    made = _for_any_size(outputs, wanted, sizes[0], leave_updates_out) if names else _fixed(
+    computation = _for_any_size(outputs, wanted, sizes[0], leave_updates_out) if names else _fixed(
         outputs, wanted, leave_updates_out)
-    arrays, named = _parameters(made.leaves)
+    arrays, named = _parameters(computation.leaves)
     platforms = _platforms(platforms)
-    draws = any([x.key_source is not None for x in made.leaves])
-    if draws and "seed" in [each.name for each in wanted]:
+    draws = any([x.key_source is not None for x in computation.leaves])
+    if draws and "seed" in [entry.name for entry in wanted]:
         raise ValueError("inputs: 'seed' is the name under which a graph with random functions takes its seed; "
                          "give that input another name")
-    exported = _exported(made, wanted, sizes, arrays, platforms, parameters_inside, draws)
+    exported = _exported(computation, wanted, sizes, arrays, platforms, parameters_inside, draws)
     beside = {} if parameters_inside else dict(zip(named, arrays, strict=True))
-    described = Described([each.name for each in wanted], made.results.names, list(beside), made.results.arranged,
-                          draws, made.needs_x64)  # fmt: skip
+    results = computation.results
+    described = Described([entry.name for entry in wanted], results.names, list(beside), results.arranged, draws,
+                          computation.needs_x64)  # fmt: skip
     write_exported(path, described, exported, beside, __version__)
 
 
-def _platforms(given: Any) -> tuple[str, ...]:
-    names = tuple([given] if isinstance(given, str) else given)
+def _platforms(platforms: Any) -> tuple[str, ...]:
+    names = tuple([platforms] if isinstance(platforms, str) else platforms)
     if not names or not set(names) <= set(PLATFORMS):
         raise ValueError(f"platforms: must be among {', '.join(PLATFORMS)}, got {', '.join(map(repr, names))}")
     return names
@@ -158,20 +159,20 @@ def _platforms(given: Any) -> tuple[str, ...]:
 def _wanted(inputs: Any, builds: bool) -> list[_Wanted]:
     """The inputs of the program, with their names."""
     if isinstance(inputs, Mapping):
-        each = list(inputs.items())
+        named = list(inputs.items())
     elif isinstance(inputs, Variable | jax.ShapeDtypeStruct):
-        each = [("", inputs)]
+        named = [("", inputs)]
     elif isinstance(inputs, list | tuple) and not any([isinstance(x, int | str) for x in inputs]):
-        each = [("", x) for x in inputs]
+        named = [("", x) for x in inputs]
     else:
         raise TypeError("inputs: expected a list of Variables or a dict of them by name, or, with a function as "
                         f"outputs, shapes such as {{'x': ('batch', 784)}}; got {inputs!r:.80}")
-    found = [_input(name or getattr(x, "name", "") or f"input{i}", x, builds) for i, (name, x) in enumerate(each)]
-    _check_names([x.name for x in found], "inputs")
-    variables = [x.variable for x in found if x.variable is not None]
+    entries = [_input(name or getattr(x, "name", "") or f"input{i}", x, builds) for i, (name, x) in enumerate(named)]
+    _check_names([x.name for x in entries], "inputs")
+    variables = [x.variable for x in entries if x.variable is not None]
     if not builds and len({id(x) for x in variables}) != len(variables):
         raise ValueError("inputs: the same Variable is given twice")
-    return found
+    return entries
 
 
 def _input(name: Any, x: Any, builds: bool) -> _Wanted:
@@ -183,10 +184,10 @@ def _input(name: Any, x: Any, builds: bool) -> _Wanted:
         raise TypeError(f"inputs: {name!r} must be a Variable of the graph, got {x!r:.80}; to give shapes instead, "
                         "pass a function that builds the graph as outputs")
     dtype = dtype_of(getattr(x, "dtype", np.float32))
-    given = getattr(x, "shape", x)
-    if not isinstance(given, list | tuple):
-        raise TypeError(f"inputs: the shape of {name!r} must be a list or tuple of sizes, got {given!r:.80}")
-    shape = tuple([int(n) if isinstance(n, np.integer) else n for n in given])
+    sizes_or_names = getattr(x, "shape", x)
+    if not isinstance(sizes_or_names, list | tuple):
+        raise TypeError(f"inputs: the shape of {name!r} must be a list or tuple of sizes, got {sizes_or_names!r:.80}")
+    shape = tuple([int(n) if isinstance(n, np.integer) else n for n in sizes_or_names])
     sizes = tuple([n if isinstance(n, int) else str(n) for n in shape])
     unknown = any([n is None for n in shape])
     if unknown or not all([n.isidentifier() if isinstance(n, str) else n >= 0 for n in sizes]):
@@ -199,17 +200,18 @@ def _results(outputs: Any) -> _Results:
     if isinstance(outputs, Variable):
         return _Results([outputs], [outputs.name or "output"], "one")
     if isinstance(outputs, Mapping):
-        found = _Results(list(outputs.values()), list(outputs), "dict")
+        results = _Results(list(outputs.values()), list(outputs), "dict")
     elif isinstance(outputs, list | tuple):
-        found = _Results(list(outputs), [getattr(y, "name", "") or f"output{i}" for i, y in enumerate(outputs)], "list")
+        names = [getattr(y, "name", "") or f"output{i}" for i, y in enumerate(outputs)]
+        results = _Results(list(outputs), names, "list")
     else:
         raise TypeError(f"outputs: expected a Variable, a list or a dict of them, got {outputs!r:.80}")
-    for name, y in zip(found.names, found.variables, strict=True):
+    for name, y in zip(results.names, results.variables, strict=True):
         if not isinstance(y, Variable) or not isinstance(name, str):
             raise TypeError("outputs: expected a Variable, a list or a dict of them by name, got "
                             f"{y!r:.80} as {name!r}")
-    _check_names(found.names, "outputs")
-    return found
+    _check_names(results.names, "outputs")
+    return results
 
 
 def _check_names(names: list[str], what: str) -> None:
@@ -249,24 +251,24 @@ def _fixed(outputs: Any, wanted: Sequence[_Wanted], leave_updates_out: bool) -> 
 
 
 def _for_any_size(outputs: Any, wanted: Sequence[_Wanted], size: Any, leave_updates_out: bool) -> _ExportedComputation:
-    found: list[_Results] = []
+    results_of_sizes: list[_Results] = []
 
     def build(n: int) -> tuple[list[Variable], list[Variable]]:
         inputs, results = _built(outputs, wanted, n)
         _check_updates(results.variables, inputs, leave_updates_out)
-        found.append(results)
+        results_of_sizes.append(results)
         return inputs, results.variables
 
-    made: AnySize = for_any_size(build, size)
-    _check_program(made.program)
-    return _ExportedComputation(lambda size, *arrays: made.run(arrays, size), found[0], made.leaves[len(wanted) :],
-                     made.needs_x64)
+    graph: AnySize = for_any_size(build, size)
+    _check_program(graph.program)
+    return _ExportedComputation(lambda size, *arrays: graph.run(arrays, size), results_of_sizes[0],
+                                graph.leaves[len(wanted) :], graph.needs_x64)
 
 
 @contained
 def _built(function: Callable[..., Any], wanted: Sequence[_Wanted], size: int) -> tuple[list[Variable], _Results]:
     """The inputs and results of a graph that the user's function builds."""
-    inputs = [placeholder(each.spec(size), "what is exported") for each in wanted]
+    inputs = [placeholder(entry.spec(size), "what is exported") for entry in wanted]
     with Switched(auto_forward=False):
         return inputs, _results(function(*inputs))
 
@@ -274,8 +276,8 @@ def _built(function: Callable[..., Any], wanted: Sequence[_Wanted], size: int) -
 def _check_updates(outputs: Sequence[Variable], inputs: Sequence[Variable], leave_out: bool) -> None:
     if leave_out:
         return
-    given = {id(x) for x in inputs}
-    for f in functions_of(outputs, through=lambda x: id(x) not in given):
+    known = {id(x) for x in inputs}
+    for f in functions_of(outputs, through=lambda x: id(x) not in known):
         if f.effects:
             raise ValueError(
                 f"cannot export the update of {f.effects[0][0]!r:.80}, which the graph makes at each forward. Build "
@@ -289,29 +291,29 @@ def _check_program(program: Program) -> None:
 
 
 def _exported(
-    made: _ExportedComputation, wanted: Sequence[_Wanted], sizes: Sequence[Any], arrays: Sequence[Any],
+    computation: _ExportedComputation, wanted: Sequence[_Wanted], sizes: Sequence[Any], arrays: Sequence[Any],
     platforms: tuple[str, ...], inside: bool, draws: bool,
 ) -> jax_export.Exported:  # fmt: skip
     """Export a computation with `jax.export`."""
     count = len(wanted)
-    places = {each.name: (i, axis) for i, each in enumerate(wanted) for axis, n in enumerate(each.shape)
+    places = {entry.name: (i, axis) for i, entry in enumerate(wanted) for axis, n in enumerate(entry.shape)
               if isinstance(n, str)}  # fmt: skip
     where = next(iter(places.values()), None)
 
-    def function(*given: Any) -> list[Any]:
-        constants = [jnp.asarray(a) for a in arrays] if inside else list(given[count : count + len(arrays)])
-        drawn = sum([x.key_source is not None for x in made.leaves])
-        keys = iter(jax.random.split(jax.random.key(given[-1]), drawn) if draws else ())
+    def function(*arguments: Any) -> list[Any]:
+        constants = [jnp.asarray(a) for a in arrays] if inside else list(arguments[count : count + len(arrays)])
+        drawn = sum([x.key_source is not None for x in computation.leaves])
+        keys = iter(jax.random.split(jax.random.key(arguments[-1]), drawn) if draws else ())
         rest = iter(constants)
-        others = [next(rest) if x.key_source is None else jax.random.key_data(next(keys)) for x in made.leaves]
-        size = None if where is None else given[where[0]].shape[where[1]]
-        return made.function(size, *given[:count], *others)
+        others = [next(rest) if x.key_source is None else jax.random.key_data(next(keys)) for x in computation.leaves]
+        size = None if where is None else arguments[where[0]].shape[where[1]]
+        return computation.function(size, *arguments[:count], *others)
 
-    specs = [jax.ShapeDtypeStruct(tuple([sizes[0] if isinstance(n, str) else n for n in each.shape]), each.dtype)
-             for each in wanted]  # fmt: skip
+    specs = [jax.ShapeDtypeStruct(tuple([sizes[0] if isinstance(n, str) else n for n in entry.shape]), entry.dtype)
+             for entry in wanted]  # fmt: skip
     specs += [] if inside else [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
     specs += [jax.ShapeDtypeStruct((), np.uint32)] if draws else []
-    with x64_if(made.needs_x64):
+    with x64_if(computation.needs_x64):
         try:
             return jax_export.export(jax.jit(function), platforms=platforms)(*specs)
         except NotForAnySize:

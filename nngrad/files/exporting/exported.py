@@ -51,9 +51,9 @@ class Described(NamedTuple):
     arranged: str
     """The structure of the results: 'one', 'list' or 'dict'."""
     draws: bool
-    """Whether it draws random numbers, and so takes a seed after these."""
+    """True if it draws random numbers, and so takes a seed after these."""
     x64: bool
-    """Whether it uses 64-bit values."""
+    """True if it uses 64-bit values."""
 
 
 class ExportedFunction:
@@ -75,12 +75,12 @@ class ExportedFunction:
         self.platforms = exported.platforms
         """The platforms that it runs on."""
         self.draws = described.draws
-        """Whether it draws random numbers, and so takes a `seed`."""
+        """True if it draws random numbers, and so takes a `seed`."""
         self.exported = exported
         """JAX's own object: a function of the inputs, the parameters stored beside it, and the seed if it draws."""
         self._x64, self._run = described.x64, jax.jit(exported.call)
         specs = _named(described.parameters, exported.in_avals[count:])
-        self._parameters = {each.name: _fitted(parameters[each.name], each) for each in specs}
+        self._parameters = {spec.name: _fitted(parameters[spec.name], spec) for spec in specs}
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class ExportedFunction:
             TypeError: An input is missing, given twice, or unknown.
             ValueError: An array does not fit its input, a seed is missing, or the program is for other platforms.
         """
-        names = [each.name for each in self.inputs]
+        names = [spec.name for spec in self.inputs]
         if "seed" in names and seed is not None:
             named, seed = {**named, "seed": seed}, None
         if len(arrays) > len(names):
@@ -111,10 +111,10 @@ class ExportedFunction:
             if name in by_name:
                 raise TypeError(f"the input {name!r} is given twice, by position and by name")
             by_name[name] = array
-        missing = [str(each) for each in self.inputs if each.name not in by_name]
+        missing = [str(spec) for spec in self.inputs if spec.name not in by_name]
         if missing:
             raise TypeError(f"missing inputs: {', '.join(missing)}")
-        fitted = [*[_fitted(by_name[each.name], each) for each in self.inputs], *self._parameters.values()]
+        fitted = [*[_fitted(by_name[spec.name], spec) for spec in self.inputs], *self._parameters.values()]
         if not self.draws and seed is not None:
             raise TypeError("seed: this graph has no random functions; leave it out")
         if self.draws:
@@ -128,7 +128,7 @@ class ExportedFunction:
             return results[0]
         if self.arranged == "list":
             return list(results)
-        return {each.name: array for each, array in zip(self.outputs, results, strict=True)}
+        return {spec.name: array for spec, array in zip(self.outputs, results, strict=True)}
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs)) + (", seed" if self.draws else "")

@@ -68,7 +68,7 @@ class AnySize(NamedTuple):
     leaves: list[Variable]
     """The leaves of the first of the three graphs."""
     needs_x64: bool
-    """Whether it uses 64-bit values."""
+    """True if it uses 64-bit values."""
 
     def run(self, arrays: Sequence[Any], size: Any) -> list[Any]:
         """The results, traced with a symbolic size.
@@ -112,14 +112,14 @@ def for_any_size(build: Callable[[int], tuple[list[Variable], list[Variable]]], 
     """
     graphs = [build(n) for n in SIZES]
     linear = [linearize(outputs, first=inputs, effects=False) for inputs, outputs in graphs]
-    blocks = [each.program.block for each in linear]
+    blocks = [graph.program.block for graph in linear]
     count = len(graphs[0][0])
     try:
         _check_structure(blocks)
     except Differs as differs:
         raise ValueError(f"the structure of the graph depends on the batch size: {differs}; export it with a fixed "
                          "size") from None
-    for leaves in zip(*[each.leaves[count:] for each in linear], strict=True):
+    for leaves in zip(*[graph.leaves[count:] for graph in linear], strict=True):
         _check_leaf(leaves)
     fitting = _Fitting(size)
     steps = []
@@ -127,7 +127,7 @@ def for_any_size(build: Callable[[int], tuple[list[Variable], list[Variable]]], 
         op, _, ins = step[0]
         steps.append((op, fitting.arguments(op, [arguments for _, arguments, _ in step],
                                             all([blocks[0].spec(i).differentiable for i in ins])), ins))
-    specs = tuple([fitting.spec(each) for each in zip(*[block.inputs for block in blocks], strict=True)])
+    specs = tuple([fitting.spec(versions) for versions in zip(*[block.inputs for block in blocks], strict=True)])
     block = Block(specs, tuple(steps), (), blocks[0].outputs)
     return AnySize(linear[0].program._replace(block=block), linear[0].leaves, blocks[0].needs_x64)
 
@@ -167,95 +167,96 @@ class _Fitting:
     def __init__(self, size: Any) -> None:
         self._size = size
 
-    def arguments(self, op: Op, given: Sequence[tuple[Any, ...]], floats: bool) -> tuple[Any, ...]:
+    def arguments(self, op: Op, versions: Sequence[tuple[Any, ...]], floats: bool) -> tuple[Any, ...]:
         """The static arguments of an op for any size.
 
         Args:
             op: The op.
-            given: Its arguments at each of `SIZES`.
+            versions: Its arguments at each of `SIZES`.
             floats: Whether all its inputs are floats.
         """
-        found = []
-        for i, each in enumerate(zip(*given, strict=True)):
+        fitted = []
+        for i, values in enumerate(zip(*versions, strict=True)):
             name = op.argument_names[i]
             try:
-                found.append(self.value(each, name in op.numbers and floats))
+                fitted.append(self.value(values, name in op.numbers and floats))
             except Differs as differs:
                 raise ValueError(f"{op.name}: the argument {name} depends on the batch size: {differs}; export the "
                                  "graph with a fixed size, or write that part differently") from None
-        return tuple(found)
+        return tuple(fitted)
 
-    def value(self, each: Sequence[Any], free: bool) -> Any:
+    def value(self, values: Sequence[Any], free: bool) -> Any:
         """The value for any size, fitted to the values at three.
 
         Args:
-            each: The value at each of `SIZES`.
+            values: The value at each of `SIZES`.
             free: Whether a number may be computed when the program runs.
         """
-        first = each[0]
+        first = values[0]
         kind = type(first)
-        if any([type(v) is not kind for v in each]) and not all([isinstance(v, int | float | Fraction) for v in each]):
-            raise Differs(f"it is {each[0]!r:.40} for one size and {each[1]!r:.40} for another")
+        are_numbers = all([isinstance(v, int | float | Fraction) for v in values])
+        if any([type(v) is not kind for v in values]) and not are_numbers:
+            raise Differs(f"it is {values[0]!r:.40} for one size and {values[1]!r:.40} for another")
         if kind is Block:
-            return self._body(each)
-        if all([v == first for v in each]) or (kind is float and all([math.isnan(v) for v in each])):
+            return self._body(values)
+        if all([v == first for v in values]) or (kind is float and all([math.isnan(v) for v in values])):
             return first
-        if kind is tuple and len({len(v) for v in each}) == 1:
-            return tuple([self.value(parts, free) for parts in zip(*each, strict=True)])
+        if kind is tuple and len({len(v) for v in values}) == 1:
+            return tuple([self.value(parts, free) for parts in zip(*values, strict=True)])
         if kind is Spec:
-            return self.spec(each)
-        if all([type(v) is int for v in each]):
-            return self._whole(each)
-        if free and all([isinstance(v, int | float | Fraction) for v in each]):
-            return form_of_numbers(each)
-        raise Differs(f"it is {each[0]!r:.40} for {SIZES[0]} and {each[1]!r:.40} for {SIZES[1]}")
+            return self.spec(values)
+        if all([type(v) is int for v in values]):
+            return self._whole(values)
+        if free and are_numbers:
+            return form_of_numbers(values)
+        raise Differs(f"it is {values[0]!r:.40} for {SIZES[0]} and {values[1]!r:.40} for {SIZES[1]}")
 
-    def spec(self, each: Sequence[Spec]) -> Spec:
+    def spec(self, specs: Sequence[Spec]) -> Spec:
         """Shape and dtype for any size."""
-        if all([s is each[0] for s in each]):
-            return each[0]
-        if len({(s.dtype, s.ndim) for s in each}) > 1:
-            raise Differs(f"a value is {each[0]} for {SIZES[0]} and {each[1]} for {SIZES[1]}")
-        return Spec(tuple([self._whole(axis) for axis in zip(*[s.shape for s in each], strict=True)]), each[0].dtype)
+        if all([s is specs[0] for s in specs]):
+            return specs[0]
+        if len({(s.dtype, s.ndim) for s in specs}) > 1:
+            raise Differs(f"a value is {specs[0]} for {SIZES[0]} and {specs[1]} for {SIZES[1]}")
+        return Spec(tuple([self._whole(axis) for axis in zip(*[s.shape for s in specs], strict=True)]), specs[0].dtype)
 
-    def _whole(self, each: Sequence[int]) -> Any:
+    def _whole(self, sizes: Sequence[int]) -> Any:
         """An integer of the form `a * n + c`."""
-        if each[0] == each[1] == each[2]:
-            return each[0]
-        a, remainder = divmod(each[1] - each[0], SIZES[1] - SIZES[0])
-        c = each[0] - a * SIZES[0]
-        if remainder or each[2] != a * SIZES[2] + c:
-            raise Differs(f"it is {each[0]} for {SIZES[0]} and {each[1]} for {SIZES[1]}")
+        if sizes[0] == sizes[1] == sizes[2]:
+            return sizes[0]
+        a, remainder = divmod(sizes[1] - sizes[0], SIZES[1] - SIZES[0])
+        c = sizes[0] - a * SIZES[0]
+        if remainder or sizes[2] != a * SIZES[2] + c:
+            raise Differs(f"it is {sizes[0]} for {SIZES[0]} and {sizes[1]} for {SIZES[1]}")
         return a * self._size + c
 
-    def _body(self, each: Sequence[Block]) -> Block:
-        first = each[0]
-        if all([body == first for body in each]):
+    def _body(self, bodies: Sequence[Block]) -> Block:
+        first = bodies[0]
+        if all([body == first for body in bodies]):
             return first
         steps: list[Any] = []
         try:
-            _check_structure(each)
-            for step in zip(*[body.steps for body in each], strict=True):
+            _check_structure(bodies)
+            for step in zip(*[body.steps for body in bodies], strict=True):
                 op, _, ins = step[0]
                 # A body cannot compute static numbers when it runs.
                 steps.append((op, self.arguments(op, [arguments for _, arguments, _ in step], False), ins))
         except (Differs, ValueError) as error:
             raise Differs(f"in its body, {error}") from None
         results = [
-            tuple([self.spec(specs) for specs in zip(*made, strict=True)])
-            for made in zip(*[body.results for body in each], strict=True)
+            tuple([self.spec(specs) for specs in zip(*of_step, strict=True)])
+            for of_step in zip(*[body.results for body in bodies], strict=True)
         ]
-        inputs = tuple([self.spec(specs) for specs in zip(*[body.inputs for body in each], strict=True)])
+        inputs = tuple([self.spec(specs) for specs in zip(*[body.inputs for body in bodies], strict=True)])
         stop = first.stop_gradients
         return Block(inputs, tuple(steps), first.orders, first.outputs, stop, first.places, tuple(results))
 
 
-def form_of_numbers(each: Sequence[Any]) -> Scaled:
+def form_of_numbers(numbers: Sequence[Any]) -> Scaled:
     """The formula that fits the numbers at each of `SIZES`."""
     for form in _FORMS:
-        factors = [float(v) / form.at(float(n)) for v, n in zip(each, SIZES, strict=True)]
+        factors = [float(v) / form.at(float(n)) for v, n in zip(numbers, SIZES, strict=True)]
         if all([math.isclose(f, factors[0], rel_tol=_CLOSE) for f in factors]):
             whole = round(factors[0])
             near = math.isclose(whole, factors[0], rel_tol=_CLOSE)
             return form._replace(factor=float(whole) if near else factors[0])
-    raise Differs(f"it is {float(each[0]):g} for {SIZES[0]} and {float(each[1]):g} for {SIZES[1]}")
+    raise Differs(f"it is {float(numbers[0]):g} for {SIZES[0]} and {float(numbers[1]):g} for {SIZES[1]}")

@@ -38,7 +38,7 @@ class Mesh:
     """The number of devices along each axis, by its name."""
     platform: str
     spans_processes: bool
-    """Whether devices of other processes are among them."""
+    """True if devices of other processes are among them."""
 
     def __init__(self, grid: jax.sharding.Mesh) -> None:
         devices = list(grid.devices.flat)
@@ -64,10 +64,10 @@ class Mesh:
 
     def sharding(self, axes: placement.Axes = ()) -> NamedSharding:
         """The JAX sharding that divides an array over `axes`; without them it is replicated."""
-        found = self._shardings.get(axes)
-        if found is None:
-            found = self._shardings[axes] = NamedSharding(self.grid, PartitionSpec(*axes))
-        return found
+        known = self._shardings.get(axes)
+        if known is None:
+            known = self._shardings[axes] = NamedSharding(self.grid, PartitionSpec(*axes))
+        return known
 
     def of_batch(self, shape: tuple[int, ...]) -> NamedSharding:
         """The sharding of a batch: divided along its first axis, or replicated if that is not divisible."""
@@ -89,9 +89,9 @@ class Mesh:
         Raises:
             ValueError: The mesh has no such axis, or the shape is not divisible. The message begins with `name`.
         """
-        given = (axes,) if isinstance(axes, str) else axes
-        for each in given:
-            for axis in (each,) if isinstance(each, str) else each or ():
+        entries = (axes,) if isinstance(axes, str) else axes
+        for entry in entries:
+            for axis in (entry,) if isinstance(entry, str) else entry or ():
                 if axis not in self.sizes:
                     raise ValueError(f"{name}: cannot be divided over {axis!r}, because {self!r} has no such axis; add "
                                      f"it to the mesh, with size 1 if need be: nn.mesh(..., {axis}=1)")
@@ -104,16 +104,16 @@ class Mesh:
             return (*[None] * chosen, axes)
         if len(axes) > len(shape):
             raise ValueError(f"{name}: cannot divide {len(axes)} axes, {axes}, of an array of shape {shape}")
-        for i, each in enumerate(axes):
-            names = (each,) if isinstance(each, str) else each or ()
+        for i, entry in enumerate(axes):
+            names = (entry,) if isinstance(entry, str) else entry or ()
             count = math.prod([self.sizes[axis] for axis in names])
             if shape[i] % count:
                 raise ValueError(f"{name}: axis {i} of shape {shape} has size {shape[i]}, which is not divisible by "
-                                 f"the {count} devices of {each!r}")
+                                 f"the {count} devices of {entry!r}")
         return axes
 
     def is_uneven(self, x: Variable) -> bool:
-        """Whether a leaf is a batch that cannot be divided evenly: it arrives whole, and is divided in the program,
+        """True for a leaf that is a batch and cannot be divided evenly: it arrives whole, and is divided in the program,
         where XLA pads and masks the remainder."""
         if x.key_source is not None or x.cell.axes is not None:
             return False
@@ -186,11 +186,11 @@ class Mesh:
     def divided(self, arrays: Sequence[Any], which: Sequence[int]) -> list[Any]:
         """`arrays`, with those at the indices `which` divided as batches although unevenly. Only under JAX's tracing:
         only programs can hold such arrays."""
-        made = list(arrays)
+        results = list(arrays)
         for i in which:
-            if isinstance(made[i], jax.core.Tracer):
-                made[i] = self.constrained_batch(made[i])
-        return made
+            if isinstance(results[i], jax.core.Tracer):
+                results[i] = self.constrained_batch(results[i])
+        return results
 
     def constrained_batch(self, array: Any) -> Any:
         """An array that JAX traces, divided as a batch, evenly or not."""
@@ -211,7 +211,7 @@ class Mesh:
         There each device is a thread of this process, and two programs whose devices wait for each other may each hold
         threads that the other needs.
         """
-        if self._waits and not any([isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(results)]):
+        if self._waits and not any([isinstance(result, jax.core.Tracer) for result in jax.tree.leaves(results)]):
             jax.block_until_ready(results)
         return results
 

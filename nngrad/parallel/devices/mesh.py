@@ -99,27 +99,27 @@ def mesh(devices: Sequence[jax.Device] | None = None, **axes: int) -> MeshBlock:
 
 def _grid_of(wanted: dict[str, int], devices: Sequence[jax.Device] | None) -> jax.sharding.Mesh:
     """The devices as an array with the shape of the mesh."""
-    given = jax.devices() if devices is None else list(devices)
+    chosen = jax.devices() if devices is None else list(devices)
     known = math.prod([size for size in wanted.values() if size != -1])
-    sizes = {name: len(given) // known if size == -1 else size for name, size in wanted.items()}
+    sizes = {name: len(chosen) // known if size == -1 else size for name, size in wanted.items()}
     needed, is_filled = math.prod(sizes.values()), -1 in wanted.values()
     # Devices given by the user, or by -1, must all be used; otherwise some may be left over.
-    fits = needed == len(given) if is_filled or devices is not None else needed <= len(given)
+    fits = needed == len(chosen) if is_filled or devices is not None else needed <= len(chosen)
     if not fits or not needed:
         shown = " x ".join([f"{name}={size}" for name, size in wanted.items()])
-        what = f"{'there are' if devices is None else 'devices has'} {len(given)}"
+        what = f"{'there are' if devices is None else 'devices has'} {len(chosen)}"
         if is_filled:
             raise ValueError(f"{shown}: {what} devices, which is not a multiple of {known}")
         raise ValueError(f"{shown} needs {needed} devices, but {what}")
-    given = given[:needed]
-    if len({device.process_index for device in given}) < jax.process_count():
+    chosen = chosen[:needed]
+    if len({device.process_index for device in chosen}) < jax.process_count():
         raise ValueError("the mesh must have devices of every process, but it has devices of "
-                         f"{len({device.process_index for device in given})} of {jax.process_count()} processes; "
+                         f"{len({device.process_index for device in chosen})} of {jax.process_count()} processes; "
                          "nn.mesh(data=-1) takes all devices")
     shape = tuple(sizes.values())
     if devices is None:  # JAX places neighbouring devices next to each other
-        return jax.sharding.Mesh(mesh_utils.create_device_mesh(shape, given, allow_split_physical_axes=True), [*sizes])
-    return jax.sharding.Mesh(np.array(given).reshape(shape), [*sizes])
+        return jax.sharding.Mesh(mesh_utils.create_device_mesh(shape, chosen, allow_split_physical_axes=True), [*sizes])
+    return jax.sharding.Mesh(np.array(chosen).reshape(shape), [*sizes])
 
 
 Spec: TypeAlias = "str | PartitionSpec | tuple[str | tuple[str, ...] | None, ...] | None"
@@ -182,8 +182,8 @@ def shard(what: Variable | str, spec: Spec) -> Variable | OrderedDict[str, Varia
 def shard_parameters(sharding: Spec | Mapping[str, Spec]) -> None:
     """Shard the parameters of the current scope by the argument `sharding` of parametric functions: a mapping from
     names or patterns to shardings, or a single sharding for all."""
-    given = sharding if isinstance(sharding, Mapping) else {"*": sharding}
-    for pattern, spec in given.items():
+    by_pattern = sharding if isinstance(sharding, Mapping) else {"*": sharding}
+    for pattern, spec in by_pattern.items():
         shard(pattern, spec)
 
 
@@ -218,15 +218,15 @@ def _axes_of(spec: Any) -> placement.Axes | str:
         raise TypeError("spec: expected a jax.sharding.PartitionSpec, or a tuple with the name of a mesh axis or None "
                         f"for each axis of the array, got {spec!r}")
     axes: list[Any] = []
-    for each in spec:
-        if isinstance(each, tuple | list) and all([isinstance(name, str) for name in each]):
-            axes.append(tuple(each) if len(each) != 1 else each[0])
-        elif each is None or isinstance(each, str):
-            axes.append(each)
+    for entry in spec:
+        if isinstance(entry, tuple | list) and all([isinstance(name, str) for name in entry]):
+            axes.append(tuple(entry) if len(entry) != 1 else entry[0])
+        elif entry is None or isinstance(entry, str):
+            axes.append(entry)
         else:
-            raise TypeError(f"spec: expected the name of a mesh axis, a tuple of names, or None, got {each!r}")
-    names = [name for each in axes if each for name in ((each,) if isinstance(each, str) else each)]
+            raise TypeError(f"spec: expected the name of a mesh axis, a tuple of names, or None, got {entry!r}")
+    names = [name for entry in axes if entry for name in ((entry,) if isinstance(entry, str) else entry)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ValueError(f"spec: {', '.join(map(repr, twice))} can divide only one axis of an array, got {spec!r}")
-    return tuple([each or None for each in axes])
+    return tuple([entry or None for entry in axes])

@@ -26,7 +26,7 @@ def process_count() -> int:
 
 
 def is_first() -> bool:
-    """Whether this is process 0, or the only one: the process that prints and writes shared data."""
+    """True in process 0, or the only one: the process that prints and writes shared data."""
     return jax.process_index() == 0
 
 

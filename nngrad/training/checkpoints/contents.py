@@ -122,16 +122,16 @@ class CheckpointContents:
         if only is None:
             misfits += [f"{key} is only in the checkpoint"
                         for key in [*facts["solvers"], *processes[0]["states"]] if key not in parts]
-        own = processes[0]
+        of_process = processes[0]
         if len(processes) == jax.process_count():
-            own = processes[jax.process_index()]
-        elif any([process["states"] != own["states"] for process in processes]) and holders:
+            of_process = processes[jax.process_index()]
+        elif any([process["states"] != of_process["states"] for process in processes]) and holders:
             misfits.append(f"it has other states in each of {len(processes)} processes, which {jax.process_count()} "
                            "cannot take over")
         if misfits:
             raise ValueError(f"the checkpoint {path} does not fit:\n  " + "\n  ".join(misfits)
                              + "\nTo restore parts of it, use restore(only=[...])")
-        states = {key: unpacked(own["states"][key], _below("states/", arrays)) for key in holders}
+        states = {key: unpacked(of_process["states"][key], _below("states/", arrays)) for key in holders}
         changes: list[Change] = []
         created: dict[str, Variable] = {}
         for name, array in saved.items() if "parameters" in parts else ():
@@ -160,21 +160,21 @@ class CheckpointContents:
                     set_parameter(name, variable)
         _make(changes)
         if "random" in parts:
-            set_draws(own["draws"])
+            set_draws(of_process["draws"])
 
 
 def _misfits(what: str, saved: Mapping[str, Any], here: Mapping[str, Any], creates: bool = False) -> list[str]:
     """The differences in names, shapes and dtypes between saved arrays and those here, in words. If it `creates` those
     that are missing here, they are none."""
-    found = []
+    misfits = []
     for name in dict.fromkeys([*saved, *here]):
         if name not in saved:
-            found.append(f"{what} {name!r} is not in the checkpoint")
+            misfits.append(f"{what} {name!r} is not in the checkpoint")
         elif name not in here:
-            found += [] if creates else [f"{what} {name!r} is only in the checkpoint"]
+            misfits += [] if creates else [f"{what} {name!r} is only in the checkpoint"]
         elif (there := _described(saved[name])) != (present := _described(here[name])):
-            found.append(f"{what} {name!r} is {there} in the checkpoint, but {present} here")
-    return found
+            misfits.append(f"{what} {name!r} is {there} in the checkpoint, but {present} here")
+    return misfits
 
 
 def _described(array: Any) -> str:
@@ -196,8 +196,8 @@ def _misfits_of_solver(
         needs = "parameters" not in parts
         return [f"{key} has no parameters yet, so it cannot be restored without them"] if needs else []
     nothing = np.empty(0)
-    found = _misfits(f"{key}: parameter", dict.fromkeys(names, nothing), dict.fromkeys(trained, nothing))
-    return found or _misfits(f"{key}: state", _below(f"solvers/{key}/", arrays), solver.named_state())
+    misfits = _misfits(f"{key}: parameter", dict.fromkeys(names, nothing), dict.fromkeys(trained, nothing))
+    return misfits or _misfits(f"{key}: state", _below(f"solvers/{key}/", arrays), solver.named_state())
 
 
 def _below(prefix: str, named: Mapping[str, Any]) -> dict[str, Any]:
@@ -271,11 +271,11 @@ def packed(state: Any, name: str) -> tuple[str, dict[str, Any]]:
 def unpacked(text: str, arrays: Mapping[str, Any]) -> Any:
     """The state that `packed` turned into text and arrays."""
 
-    def other(found: dict[str, Any]) -> Any:
-        if found.keys() == {_ARRAY}:
-            return arrays[found[_ARRAY]]
-        if found.keys() == {_BYTES}:
-            return base64.b85decode(found[_BYTES])
-        return found
+    def other(value: dict[str, Any]) -> Any:
+        if value.keys() == {_ARRAY}:
+            return arrays[value[_ARRAY]]
+        if value.keys() == {_BYTES}:
+            return base64.b85decode(value[_BYTES])
+        return value
 
     return json.loads(text, object_hook=other)

@@ -234,13 +234,13 @@ def _saving(checkpoints: Checkpointer | None) -> AbstractContextManager[object]:
 
 def _evaluated(evaluate: Evaluate, values: Mapping[str, Any]) -> dict[str, Any]:
     """The numbers that `evaluate` returns beside `values` of a step, by name."""
-    found = evaluate()
-    if not isinstance(found, Mapping):
-        raise TypeError(f"evaluate: expected numbers by name, as {{'accuracy': 0.5}}, got {found!r}")
-    for name in found:
+    metrics = evaluate()
+    if not isinstance(metrics, Mapping):
+        raise TypeError(f"evaluate: expected numbers by name, as {{'accuracy': 0.5}}, got {metrics!r}")
+    for name in metrics:
         if name in values:
             raise ValueError(f"evaluate: the step already returns {name!r}; choose another name, such as 'val_{name}'")
-    return {name: value_of(value) for name, value in found.items()}
+    return {name: value_of(value) for name, value in metrics.items()}
 
 
 def logged_of(result: Any) -> dict[str, Any]:

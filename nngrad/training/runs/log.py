@@ -107,12 +107,12 @@ class TrainingLog:
         if step <= self.step:
             raise ValueError(f"step: must be the number of completed steps, above {self.step}, got {step}; for a "
                              "resumed run pass training_log the step at which it begins")
-        given = {**(values or {}), **named}
+        together = {**(values or {}), **named}
         if step % self.every == 0 or step == self.steps or (self._last is None and not self.lines):
-            self.write(step, given)
+            self.write(step, together)
         else:
             self.moved(step)
-            self._last = step, given
+            self._last = step, together
 
     def moved(self, step: int) -> None:
         """Advance to a step that has no line."""
@@ -217,15 +217,15 @@ def _lines_up_to(path: Path, step: int) -> list[dict[str, float]]:
     """The lines of a file of metrics up to a step. Later ones, and the partial one of a killed process, are removed
     from the file, so that a resumed run neither misses nor repeats a step."""
     content = read_whole(path) if path.exists() else b""
-    kept = []
+    lines = []
     for text in content[: content.rfind(b"\n") + 1].splitlines():
         with suppress(ValueError):  # a damaged line
             line = json.loads(text)
             if isinstance(line, dict) and line.get(STEP, math.inf) <= step:
-                kept.append(line)
-    if (new := b"".join(map(_line, kept))) != content:
+                lines.append(line)
+    if (new := b"".join(map(_line, lines))) != content:
         write_whole(path, new)
-    return kept
+    return lines
 
 
 def _line(values: Mapping[str, float]) -> bytes:
