@@ -42,19 +42,8 @@ def pad_sequence(sequences: Sequence[Array], batch_first: bool = False, padding_
     Raises:
         ValueError: There are no sequences, or they differ in more than their lengths.
     """
-    variables = [as_variable(s, f"sequences[{i}]", "pad_sequence") for i, s in enumerate(sequences)]
-    if not variables:
-        raise ValueError("pad_sequence: expected at least one sequence")
-    for i, s in enumerate(variables):
-        if not s.ndim or s.shape[1:] != variables[0].shape[1:]:
-            raise ValueError(
-                f"pad_sequence: sequences must have shapes (length, ...) that differ only in the length, but "
-                f"sequences[0] has {variables[0].shape} and sequences[{i}] has {s.shape}"
-            )
-    longest = max([s.shape[0] for s in variables])
-    rest = (0, 0) * (variables[0].ndim - 1)
-    padded = [F.pad(s, (0, longest - s.shape[0], *rest), constant_value=padding_value) for s in variables]
-    return F.stack(*padded, axis=0 if batch_first else 1)
+    padded = F.pad_sequence(sequences, padding=padding_value)
+    return padded if batch_first else F.transpose(padded, (1, 0, *range(2, padded.ndim)))
 
 
 def pack_padded_sequence(

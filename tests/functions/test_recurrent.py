@@ -240,7 +240,7 @@ def test_sequences_are_packed_and_padded(lengths: list[int], batch_first: bool, 
     [
         (lambda: F.pack_padded_sequence(np.zeros((3, 2)), [1, 3]), "lengths must be sorted in descending order"),
         (lambda: F.pad_packed_sequence(np.zeros(3), [2, 2]), "batch_sizes must add up to the 3 elements"),
-        (lambda: sequences.pad_sequence([]), "expected at least one sequence"),
+        (lambda: sequences.pad_sequence([]), "pad_sequence: xs must not be empty"),
     ],
 )
 def test_what_cannot_be_packed(run: Any, message: str) -> None:

@@ -434,7 +434,7 @@ def test_a_signal_lets_the_step_finish_saves_and_ends(tmp_path: Path, number: si
     nn.parameter.get_parameter_or_create("w", (3,))
     checkpointer = nn.Checkpointer(tmp_path, every=100)
     before = signal.getsignal(number)
-    with pytest.raises(SystemExit) as ended, checkpointer.saving_on_signals(number):
+    with pytest.raises(SystemExit) as ended, checkpointer.saving_on_signals():
         for step in range(1, 10):
             if step == 3:
                 os.kill(os.getpid(), number)

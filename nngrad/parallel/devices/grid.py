@@ -113,8 +113,8 @@ class Mesh:
         return axes
 
     def is_uneven(self, x: Variable) -> bool:
-        """True for a leaf that is a batch and cannot be divided evenly: it arrives whole, and is divided in the program,
-        where XLA pads and masks the remainder."""
+        """True for a leaf that is a batch and cannot be divided evenly: it arrives whole, and is divided in the
+        program, where XLA pads and masks the remainder."""
         if x.key_source is not None or x.cell.axes is not None:
             return False
         count = self.sizes.get(DATA, 1)

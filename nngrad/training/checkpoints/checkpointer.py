@@ -245,23 +245,17 @@ class Checkpointer:
     # ---------------------------------------------------------------- ending
 
     @contextmanager
-    def saving_on_signals(self, *signals: int) -> Iterator[Checkpointer]:
-        """Within the block, a signal to terminate lets the step finish, saves a checkpoint, and then ends the process.
+    def saving_on_signals(self) -> Iterator[Checkpointer]:
+        """Within the block, SIGTERM and Ctrl-C let the step finish, save a checkpoint, and then end the process.
 
-        `after_step` does so by raising SystemExit with 128 plus the signal's number, as shells do: 143 for SIGTERM. At
-        the end of the block the signals do what they did before. A second Ctrl-C is a KeyboardInterrupt.
-
-        Args:
-            signals: The signals; by default SIGTERM. `signal.SIGINT` is Ctrl-C.
+        `after_step` does so by raising SystemExit with 128 plus the signal's number, as shells do: 143 for SIGTERM, 130
+        for Ctrl-C. At the end of the block the signals do what they did before. A second Ctrl-C is a KeyboardInterrupt.
+        With several processes only SIGTERM does so, which JAX shares.
 
         Raises:
-            ValueError: This is not the main thread, or there are several processes and a signal other than SIGTERM, the
-                only one that JAX shares.
+            ValueError: This is not the main thread.
         """
-        wanted = signals or (signal.SIGTERM,)
         are_several = jax.process_count() > 1
-        if are_several and wanted != (signal.SIGTERM,):
-            raise ValueError("signals: must be SIGTERM alone with several processes, because no other reaches all")
         noted: list[int] = []
 
         def note(number: int, _: FrameType | None) -> None:
@@ -274,7 +268,8 @@ class Checkpointer:
 
         if are_several:  # JAX notes SIGTERM, and makes all agree on the step after which they end
             multihost_utils.reached_preemption_sync_point(0)  # raises if the service is off
-        before = {} if are_several else {number: signal.signal(number, note) for number in wanted}
+        before = {} if are_several else {
+            number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
         outer, self._ending = self._ending, noted_by_all if are_several else lambda step: noted[-1] if noted else None
         try:
             yield self

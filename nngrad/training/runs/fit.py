@@ -10,7 +10,6 @@ from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from ...extend import checked_count
@@ -228,8 +227,7 @@ def _saving(checkpoints: Checkpointer | None) -> AbstractContextManager[object]:
     """Let signals end the run after the current step; only the main thread can, since Python delivers them there."""
     if checkpoints is None or threading.current_thread() is not threading.main_thread():
         return nullcontext()
-    # On several hosts only SIGTERM does so, since all must save the same step.
-    return checkpoints.saving_on_signals(*[signal.SIGTERM, signal.SIGINT][: 1 if jax.process_count() > 1 else 2])
+    return checkpoints.saving_on_signals()
 
 
 def _evaluated(evaluate: Evaluate, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -41,20 +41,17 @@ class TrainingLog:
     """The log of a run, made by `training_log`: a context manager to be called with each step's values."""
 
     def __init__(
-        self, folder: Path | None, step: int, steps: int | None, every: int, tensorboard: bool,
-        progress: bool | Console,
-    ) -> None:  # fmt: skip
-        self.folder, self.step, self.steps, self.every = folder, step, steps, every
+        self, folder: Path | None, step: int, steps: int | None, tensorboard: bool, progress: bool | Console
+    ) -> None:
+        self.folder, self.step, self.steps = folder, step, steps
         self.lines: list[dict[str, float]] = []
         """The measured values, a dict for each line; in a resumed run also the earlier ones."""
         self._tensorboard, self._progress = tensorboard, progress
         self._path: Path | None = None  # of the file of metrics, in the process that writes it
-        self._last: tuple[int, dict[str, Any]] | None = None  # the last values if they were not due for writing
         self._board: Any = None
         self._closed = ExitStack()
 
     def __enter__(self) -> TrainingLog:
-        self._last = None
         with ExitStack() as opened:
             if self.folder is not None and hosts.is_first():
                 self._open(self.folder, opened)
@@ -86,13 +83,10 @@ class TrainingLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._closed:
-            # Not after an error: a resumed run would have a line that an undisturbed one lacks.
-            if kind is None and self._last is not None:
-                self.write(*self._last)
+        self._closed.close()
 
     def __call__(self, step: int, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
-        """Log the values of a step. They are read and written only at every `every`-th, the first and the last step.
+        """Log the values of a step.
 
         Args:
             step: The number of completed steps, including this one.
@@ -107,12 +101,7 @@ class TrainingLog:
         if step <= self.step:
             raise ValueError(f"step: must be the number of completed steps, above {self.step}, got {step}; for a "
                              "resumed run pass training_log the step at which it begins")
-        together = {**(values or {}), **named}
-        if step % self.every == 0 or step == self.steps or (self._last is None and not self.lines):
-            self.write(step, together)
-        else:
-            self.moved(step)
-            self._last = step, together
+        self.write(step, {**(values or {}), **named})
 
     def moved(self, step: int) -> None:
         """Advance to a step that has no line."""
@@ -136,15 +125,14 @@ class TrainingLog:
             for name in (SECONDS, *numbers):
                 self._board.add_scalar(name, line[name], step)
             self._board.flush()
-        self._last = None
         self.moved(step)
         self._bar.update(_TASK, values=in_words(numbers))
         return numbers
 
 
 def training_log(
-    folder: str | Path | None = None, *, step: int = 0, steps: int | None = None, every: int = 1,
-    tensorboard: bool = False, progress: bool | Console = True,
+    folder: str | Path | None = None, *, step: int = 0, steps: int | None = None, tensorboard: bool = False,
+    progress: bool | Console = True,
 ) -> TrainingLog:  # fmt: skip
     """Open the log of a training loop: `metrics.jsonl` in a folder, a progress bar, and optionally TensorBoard's files.
 
@@ -160,7 +148,6 @@ def training_log(
         folder: The folder for files; None to write none.
         step: The number of steps already completed; lines of later steps, left by an interrupted run, are removed.
         steps: The total number of steps, if known.
-        every: The number of steps between lines; the first and the last step always have one.
         tensorboard: Whether to write TensorBoard's files to `tensorboard/`. Needs tensorboardX, or PyTorch's writer.
         progress: Whether to show a bar with the remaining time on a terminal; or the rich Console that shows it.
 
@@ -168,12 +155,12 @@ def training_log(
         TypeError: An argument that should be a number is not.
         ValueError: A number is too small, or TensorBoard's files have no folder.
     """
-    for name, value, least in (("step", step, 0), ("steps", steps, 1), ("every", every, 1)):
-        if name != "steps" or value is not None:
-            checked_count(value, name, least)
+    checked_count(step, "step", 0)
+    if steps is not None:
+        checked_count(steps, "steps")
     if tensorboard and folder is None:
         raise ValueError("tensorboard: needs a folder; pass one to training_log")
-    return TrainingLog(None if folder is None else Path(folder), step, steps, every, tensorboard, progress)
+    return TrainingLog(None if folder is None else Path(folder), step, steps, tensorboard, progress)
 
 
 def value_of(value: Any) -> Any:
