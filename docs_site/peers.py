@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-import pkgutil
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,12 +20,6 @@ from docs_site import DOCS
 from docs_site.names import functions_of_family
 from nngrad.extend import Op
 from nngrad.nnabla.names import names_of_nnabla, peers
-
-_ROOTS = {
-    "nn": "nngrad", "nngrad": "nngrad", "F": "nngrad.functions", "PF": "nngrad.parametric_functions",
-    "S": "nngrad.solvers", "I": "nngrad.initializer", "C": "nngrad.nnabla.communicators",
-}  # fmt: skip
-"""What the expressions begin with."""
 
 _ROOMS = {
     "nnabla": "nn", "nnabla.functions": "F", "nnabla.parametric_functions": "PF", "nnabla.solvers": "S",
@@ -79,16 +72,6 @@ def chainer_functions() -> list[Elsewhere]:
 
 def _room_of(module: str) -> str:
     return _ROOMS.get(module, module.replace("nnabla.", "nn.", 1))
-
-
-def resolve(expression: str) -> bool:
-    """Whether there is what an expression such as 'nn.Variable.visit' means."""
-    first, *names = expression.split(".")
-    try:
-        pkgutil.resolve_name(".".join([_ROOTS[first], *names]))
-    except (KeyError, ImportError, AttributeError):
-        return False
-    return True
 
 
 def capability(entry: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import nngrad.functions as F
-from docs_site.peers import chainer_functions, resolve
+from docs_site.peers import chainer_functions
+from tests.resolved import resolve
 
 FUNCTIONS = chainer_functions()
 

@@ -24,8 +24,9 @@ import nngrad.functions as F
 import nngrad.jax
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from docs_site.peers import PEERS, capability, lines_of, nnabla_names, pages, resolve
+from docs_site.peers import PEERS, capability, lines_of, nnabla_names, pages
 from nngrad.nnabla.names import others, peers
+from tests.resolved import resolve
 from tests.samples import all_samples
 
 DOCS = Path(__file__).parents[2] / "docs"
