@@ -191,8 +191,8 @@ class TrainStep(Generic[R]):
 
     def _placed(self, arrays: Arrays, mesh: placement.Mesh) -> Arrays:
         """The values of the inputs on the mesh."""
-        placed = zip(arrays, self._input_names, self._inputs, self._input_specs, strict=True)
-        return tuple([mesh.argument(array, name, x, spec.shape) for array, name, x, spec in placed])
+        placed = zip(arrays, self._input_names, self._inputs, strict=True)
+        return tuple([mesh.argument(array, name, x) for array, name, x in placed])
 
     def _checked(self, results: Any, flags: Any, arrays: Arrays) -> Any:
         """Return the results if the step was taken; otherwise raise a FloatingPointError that names the values."""

@@ -153,14 +153,13 @@ class Mesh:
                     x.cell.keep_moved(array, moved)
         return arrays
 
-    def argument(self, array: Any, name: str, x: Variable | None = None, shape: tuple[int, ...] | None = None) -> Any:
+    def argument(self, array: Any, name: str, x: Variable | None = None) -> Any:
         """An argument of a step as a global array; with several processes it is given as this process's part.
 
         Args:
             array: An array.
             name: How messages begin.
             x: The Variable that it is for; None if its shape follows from the array.
-            shape: The global array's shape, if it differs from the Variable's.
 
         Raises:
             ValueError: It lies on other devices, or the parts do not fit together.
@@ -177,8 +176,7 @@ class Mesh:
         if x is not None and x.cell.axes is not None:
             return self.put(array, self.sharding(self.axes_of(x)), name)
         if self.spans_processes:
-            whole = x.shape if shape is None and x is not None else shape
-            return exchange.global_batch(np.asarray(array), self, name, whole)
+            return exchange.global_batch(np.asarray(array), self, name, None if x is None else x.shape)
         return self.put(array, self.of_batch(array.shape), name)
 
     # ---------------------------------------------------------------- within programs
