@@ -56,7 +56,7 @@ class Mesh(Protocol):
     def placed(self, leaves: Sequence[Variable], arrays: list[Any]) -> list[Any]:
         """The arrays of leaves, moved to their places; the leaves' cells hold these from now on."""
 
-    def argument(self, array: Any, name: str, x: Variable | None = None, shape: tuple[int, ...] | None = None) -> Any:
+    def argument(self, array: Any, name: str, x: Variable | None = None) -> Any:
         """An argument of a program as a global array."""
 
     def divided(self, arrays: Sequence[Any], which: Sequence[int]) -> list[Any]:
