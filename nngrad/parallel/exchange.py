@@ -15,12 +15,6 @@ from ..extend import placement
 _DIGEST = 32
 
 
-def gathered_rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Gather an array from each process, as rows. All processes must call it."""
-    rows: np.ndarray[Any, Any] = multihost_utils.process_allgather(array)
-    return rows
-
-
 def shared(array: np.ndarray[Any, Any], sharding: NamedSharding, name: str) -> jax.Array:
     """A global array from equal arrays in all processes. All processes must call it.
 
@@ -36,7 +30,7 @@ def check_equal(array: np.ndarray[Any, Any], what: str) -> None:
     """Raise a ValueError, beginning with `what`, unless the array is equal in all processes, which must all call it."""
     digest = hashlib.blake2b(array.tobytes(), digest_size=_DIGEST)
     digest.update(f"{array.shape}{array.dtype}".encode())
-    digests = gathered_rows(np.frombuffer(digest.digest(), np.uint32))
+    digests = multihost_utils.process_allgather(np.frombuffer(digest.digest(), np.uint32))
     others = [i for i in range(len(digests)) if not np.array_equal(digests[i], digests[0])]
     if others:
         raise ValueError(f"{what} differ between process {others[0]} and process 0; give all processes the same seed "
@@ -82,7 +76,8 @@ def global_batch(
 
 def _check_equal(part: np.ndarray[Any, Any], name: str) -> None:
     """Raise a ValueError unless all processes have parts of the same shape."""
-    parts = gathered_rows(np.array([part.ndim, *part.shape[:7], *[0] * (7 - part.ndim)], np.int32))
+    padded = np.array([part.ndim, *part.shape[:7], *[0] * (7 - part.ndim)], np.int32)
+    parts = multihost_utils.process_allgather(padded)
     if not (parts == parts[0]).all():
         shapes = ", ".join([f"{tuple(map(int, row[1 : 1 + row[0]]))} in process {i}" for i, row in enumerate(parts)])
         raise ValueError(f"{name}: all processes must give parts of the same shape, got {shapes}")

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 import nngrad as nn
@@ -57,7 +58,7 @@ def trained(folder: Path, steps: int) -> Iterator[int]:
 def run(folder: Path, steps: int, kill: list[float] | None = None) -> dict[str, Any]:
     """The parameters at the end of training, unless this process is killed before."""
     for taken, number in enumerate(trained(folder, steps)):
-        if kill and taken == 0 and nn.hosts.process_index() == kill[1]:
+        if kill and taken == 0 and jax.process_index() == kill[1]:
             print(f"{time.time():.3f} it fails", flush=True)
             threading.Timer(kill[0], os.kill, (os.getpid(), signal.SIGKILL)).start()
         if nn.hosts.is_first():

@@ -5,5 +5,3 @@ from .joining import initialize as initialize
 from .sharing import barrier as barrier
 from .sharing import is_first as is_first
 from .sharing import part_of as part_of
-from .sharing import process_count as process_count
-from .sharing import process_index as process_index

@@ -13,18 +13,6 @@ _passed = 0
 """The number of barriers that this process has passed; it makes the name of each barrier in the store unique."""
 
 
-def process_index() -> int:
-    """The index of this process, from 0; 0 if there is only one."""
-    index: int = jax.process_index()
-    return index
-
-
-def process_count() -> int:
-    """The number of processes; 1 if they have not been joined."""
-    count: int = jax.process_count()
-    return count
-
-
 def is_first() -> bool:
     """True in process 0, or the only one: the process that prints and writes shared data."""
     return jax.process_index() == 0
@@ -76,7 +64,7 @@ def part_of(data: Any, *, remainder: str = "refuse") -> Any:
         raise ValueError(f"remainder: must be 'refuse' or 'drop', got {remainder!r}")
     if not hasattr(data, "__len__"):
         raise TypeError(f"data: must have a length and be sliceable, got {type(data).__name__}; for an iterator use "
-                        "itertools.islice(data, nn.hosts.process_index(), None, nn.hosts.process_count())")
+                        "itertools.islice(data, jax.process_index(), None, jax.process_count())")
     index, count = jax.process_index(), jax.process_count()
     length, left = divmod(len(data), count)
     if left and remainder == "refuse":
