@@ -92,10 +92,10 @@ def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) 
     linear = linearize(listed, device=device_of(listed))
     line = timeline(linear.program)
     compiled = executables.temporary_bytes(linear.program) if compile else None
-    kept, again = _held(functions_of(listed))
+    held, again = _held(functions_of(listed))
     results = sum([y.spec.nbytes for y in listed])
     leaves = sum([spec.nbytes for spec in linear.program.block.inputs])
-    return MemoryReport(line.peak, compiled, leaves, results, kept, again, line)
+    return MemoryReport(line.peak, compiled, leaves, results, held, again, line)
 
 
 def _held(functions: list[Function]) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
