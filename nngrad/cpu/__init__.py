@@ -7,10 +7,10 @@ Importing this package registers them. Facts about ops that only they read are d
 from ..extend import register_pass
 from .facts import CHANNELS_LAST, TAKEN_FOR_LIGHT
 from .layouts import with_channels_last
-from .once import with_sines_once
+from .once import with_sines_once, with_sums_once
 from .rolling import with_recurrences_rolled
 from .substitutes import SUBSTITUTES, with_substitutes
-from .thresholds import LEAST_CALLS
+from .thresholds import LEAST_CALLS, MOST_SOURCES
 
 register_pass(
     "cpu", "channels_last", with_channels_last, what="convolutions to run with channels last",
@@ -27,4 +27,8 @@ register_pass(
 register_pass(
     "cpu", "sine_once", with_sines_once, what="sines that would be computed several times",
     may_apply=lambda block: not TAKEN_FOR_LIGHT.isdisjoint(block.ops),
+)  # fmt: skip
+register_pass(
+    "cpu", "sum_once", with_sums_once, what="sums along recurrences that would be computed several times",
+    may_apply=lambda block: len(block.steps) > MOST_SOURCES, if_uncut=True,
 )  # fmt: skip

@@ -1,8 +1,9 @@
-"""Convolutions in groups for CPUs.
+"""Forms of convolutions for CPUs.
 
-XLA compiles them as loops, and first rewrites them: for the gradient by the weights it convolves every group with every
-other one, and then takes the diagonal; channels by themselves are convolved one element at a time. Here they are sums
-of products of matrices, whose transposes are the forms of both gradients.
+XLA gives a plain convolution in 16 or 32 bits to a library, and compiles others as loops. It first rewrites groups: for
+the gradient by the weights it convolves every group with every other one, and then takes the diagonal; channels by
+themselves are convolved one element at a time. So groups are convolved here in one of three other forms, whose
+transposes are the forms of both gradients.
 """
 
 from __future__ import annotations
@@ -17,20 +18,84 @@ import numpy as np
 from jax import lax
 from jax.export import is_symbolic_dim
 
-from ..extend import Ints, Op, Spec
+from ..extend import Ints, Op, Spec, coerced
 from ..functions.arithmetic import alike, floating, widened
 from ..functions.barriers import computed_once
-from ..functions.convolution import convolve, convolve_data_grad, convolve_filter_grad, spatial_axes
+from ..functions.convolution import (
+    convolve,
+    convolve_data_grad,
+    convolve_filter_grad,
+    data_grad,
+    padded,
+    spatial_axes,
+)
 from ..functions.pooling_windows import at_places, windows
-from ..functions.transposition import transposed
+from ..functions.transposition import missing_places, transposed
 from .facts import Shape, first_order, last_order
-from .thresholds import MOST_TAPS
+from .thresholds import MANY_GROUPS, MOST_TAPS, WIDE_GROUP, WORTH_THE_LIBRARY
 
 Forward = Callable[..., jax.Array]
 Choice = Callable[[Sequence[Spec], Mapping[str, Any]], Forward | None]
 """From the specs of the inputs, and the arguments by name, to what runs in place of an op's forward, if anything."""
 Side = Literal["product", "data", "filter"]
 """Of the trilinear form: the convolution, its gradient by the data, and that by the weights."""
+
+# ---------------------------------------------------------------- large kernels
+
+
+def _is_exchanged(data: Sequence[int], weight: Sequence[int], arguments: Mapping[str, Any]) -> bool:
+    """True if XLA on CPUs, without groups, swaps data and kernel, since the kernel is larger than the data, and
+    reverses the data. It then compiles the convolution as a loop, which is much slower than the library for
+    convolutions."""
+    spatial = spatial_axes(arguments["channel_last"])
+    places = data[spatial]
+    return not any(map(is_symbolic_dim, places)) and 1 < math.prod(places) < math.prod(weight[spatial])
+
+
+def _product_of_padded(x: Any, weight: Any, pad: Ints, *, channel_last: bool, **arguments: Any) -> jax.Array:
+    """The product with x padded explicitly, so that it is no smaller than the kernel."""
+    ends = [(0, 0, 0)] * x.ndim
+    ends[spatial_axes(channel_last)] = [(p, p, 0) for p in coerced(Ints, pad, "pad")]
+    none = (0,) * (x.ndim - 2)
+    y: jax.Array = convolve.forward(padded(floating(x), ends), weight, none, channel_last=channel_last, **arguments)
+    return y
+
+
+def _data_grad_by_library(y: Any, weight: Any, **arguments: Any) -> jax.Array:
+    return data_grad(y, weight, True, **arguments)
+
+
+# ---------------------------------------------------------------- groups
+
+
+def _group_by_group(x: Any, weight: Any, *, group: int, channel_last: bool, **arguments: Any) -> jax.Array:
+    """A convolution of each group, for the library."""
+    axis = x.ndim - 1 if channel_last else 1
+    xs = lax.split(x, [x.shape[axis] // group] * group, axis)
+    weights = lax.split(weight, [len(weight) // group] * group)
+    ys = [
+        convolve.forward(a, b, group=1, channel_last=channel_last, **arguments)
+        for a, b in zip(xs, weights, strict=True)
+    ]
+    return lax.concatenate(ys, axis)
+
+
+def _by_elements(
+    x: Any, weight: Any, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
+    matmul_precision: str | None,
+) -> jax.Array:
+    """The sum over the kernel's elements of shifted data times a number per channel: for groups of one channel."""
+    spatial = spatial_axes(channel_last)
+    axes = windows(x.shape, weight.shape[spatial], stride, True, pad, channel_last, dilation)
+    taps = lax.reshape(weight, (group, len(weight) // group, math.prod(weight.shape[spatial])))
+    # With one axis more, for the filters of each channel.
+    channel = x.ndim - 1 if channel_last else 1
+    y: Any = 0
+    for k, part in enumerate(at_places(x, axes, np.zeros((), x.dtype))):
+        shape = (*part.shape[: channel + 1], taps.shape[1], *part.shape[channel + 1 :])
+        data = lax.broadcast_in_dim(part, shape, [i for i in range(len(shape)) if i != channel + 1])
+        y = y + data * lax.broadcast_in_dim(taps[:, :, k], shape, (channel, channel + 1))
+    return lax.reshape(y, (*y.shape[:channel], len(weight), *y.shape[channel + 2 :]))
 
 
 def _by_matrices(
@@ -42,47 +107,98 @@ def _by_matrices(
         # Once, and not for each element of the kernel.
         x = computed_once(lambda x: lax.transpose(x, first_order(x.ndim)), x)
         weight = lax.transpose(weight, first_order(weight.ndim))
-    (out, channels, *kernel), batch = weight.shape, len(x)
+    (out, taken, *kernel), batch = weight.shape, len(x)
     axes = windows(x.shape, kernel, stride, True, pad, False, dilation)
-    sizes = [a.number for a in axes]
-    taps = lax.reshape(weight, (group, out // group, channels, math.prod(kernel)))
+    places = [a.number for a in axes]
+    taps = lax.reshape(weight, (group, out // group, taken, math.prod(kernel)))
     y: Any = 0
     for k, part in enumerate(at_places(x, axes, np.zeros((), x.dtype))):
-        data = lax.reshape(part, (batch, group, channels, *sizes))
+        data = lax.reshape(part, (batch, group, taken, *places))
         y = y + lax.dot_general(taps[..., k], data, (((2,), (2,)), ((0,), (1,))), precision=matmul_precision)
-    y = lax.reshape(lax.transpose(y, (2, 0, 1, *range(3, y.ndim))), (batch, out, *sizes))
+    y = lax.reshape(lax.transpose(y, (2, 0, 1, *range(3, y.ndim))), (batch, out, *places))
     return lax.transpose(y, last_order(y.ndim)) if channel_last else y
 
 
 @functools.cache
-def _forward(side: Side) -> Forward:
-    """The forward of one side."""
+def _side(form: Forward, side: Side) -> Forward:
+    """One side of the trilinear form of which `form` is the product."""
 
+    @functools.wraps(form)
     def forward(a: Any, b: Any, shape: Shape = (), **arguments: Any) -> jax.Array:
         def run(a: Any, b: Any) -> jax.Array:
             a, b = widened(a), widened(b)
             if side == "product":
-                return _by_matrices(a, b, **arguments)
+                return form(a, b, **arguments)
             if side == "data":
-                return transposed(lambda x: _by_matrices(x, b, **arguments), shape, a, "y")
-            return transposed(lambda weight: _by_matrices(b, weight, **arguments), shape, a, "y")
+                return transposed(lambda x: form(x, b, **arguments), shape, a, "y")
+            return transposed(lambda weight: form(b, weight, **arguments), shape, a, "y")
 
         a, b = alike(floating(a), floating(b))
         # Loops read every element several times, and so may those that read the result: XLA is not to fuse either.
-        return lax.convert_element_type(computed_once(run, a, b), a.dtype)
+        # But it does not use the library in calls.
+        y = run(a, b) if form is _group_by_group else computed_once(run, a, b)
+        return lax.convert_element_type(y, a.dtype)
 
     return forward
 
 
-def _chosen(side: Side, specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
-    weight = arguments["shape"] if side == "filter" else specs[1].shape
-    if arguments["group"] == 1 or any(map(is_symbolic_dim, (*weight, *specs[0].shape))):
+def is_by_elements(weight: Shape, arguments: Mapping[str, Any]) -> bool:
+    """True if a convolution with kernels `weight`, or a gradient of one, takes each channel by itself, element by
+    element of the kernel. It is as fast in either layout."""
+    if arguments["group"] == 1 or any(map(is_symbolic_dim, weight)):
+        return False
+    channel_last = arguments["channel_last"]
+    return weight[-1 if channel_last else 1] == 1 and math.prod(weight[spatial_axes(channel_last)]) <= MOST_TAPS
+
+
+def _in_groups(spec: Spec, weight: Shape, arguments: Mapping[str, Any], side: Side) -> Forward | None:
+    """A side of a convolution with kernels `weight` in several groups, which `spec` is the first input of; None if XLA
+    does it as fast."""
+    if any(map(is_symbolic_dim, (*weight, *spec.shape))):
         return None
-    return _forward(side) if math.prod(weight[spatial_axes(arguments["channel_last"])]) <= MOST_TAPS else None
+    group, channel_last = arguments["group"], arguments["channel_last"]
+    if is_by_elements(weight, arguments):
+        # With several filters per channel, XLA takes 15 to 300 times as long for the gradient by weights in 32 bits.
+        return None if side == "filter" and weight[0] == group else _side(_by_elements, side)
+    are_few = math.prod(weight[spatial_axes(channel_last)]) <= MOST_TAPS
+    taken = weight[-1 if channel_last else 1]
+    is_for_library = spec.dtype.itemsize <= 4 and side != "filter"
+    is_exchanged = side != "filter" and _is_exchanged(spec.shape, weight, arguments)
+    is_as_fast = taken >= WIDE_GROUP or is_for_library or not are_few
+    if is_as_fast and group <= MANY_GROUPS and not is_exchanged:
+        return _side(_group_by_group, side)
+    return _side(_by_matrices, side) if are_few and not is_for_library else None
+
+
+# ---------------------------------------------------------------- choices
+
+
+def _product(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
+    x, weight = specs
+    if arguments["group"] > 1:
+        return _in_groups(x, weight.shape, arguments, "product")
+    return _product_of_padded if _is_exchanged(x.shape, weight.shape, arguments) else None
+
+
+def _gradient_by_data(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
+    y, weight = specs
+    if arguments["group"] > 1:
+        return _in_groups(y, weight.shape, arguments, "data")
+    if not _is_exchanged(y.shape, weight.shape, arguments):
+        return None
+    spatial = spatial_axes(arguments["channel_last"])
+    places, kernel, sizes = y.shape[spatial], weight.shape[spatial], arguments["shape"][spatial]
+    more = zip(sizes, coerced(Ints, arguments["stride"], "stride"), missing_places(places, kernel), strict=True)
+    by_library = math.prod([n + s * m for n, s, m in more]) * math.prod(kernel)
+    return _data_grad_by_library if by_library <= WORTH_THE_LIBRARY * math.prod(sizes) * math.prod(places) else None
+
+
+def _gradient_by_weight(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
+    return _in_groups(specs[0], arguments["shape"], arguments, "filter") if arguments["group"] > 1 else None
 
 
 CONVOLUTIONS: dict[Op[Any, Any], Choice] = {
-    convolve: functools.partial(_chosen, "product"),
-    convolve_data_grad: functools.partial(_chosen, "data"),
-    convolve_filter_grad: functools.partial(_chosen, "filter"),
+    convolve: _product,
+    convolve_data_grad: _gradient_by_data,
+    convolve_filter_grad: _gradient_by_weight,
 }

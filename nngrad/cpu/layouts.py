@@ -15,6 +15,8 @@ import jax
 from jax import lax
 
 from ..extend import Array, Block, Call, Op, op
+from ..functions.convolution import convolve_filter_grad
+from .convolutions import is_by_elements
 from .facts import CHANNELS_LAST, first_order, last_order, to_shape
 
 
@@ -82,11 +84,12 @@ class _Layouts:
         return tuple([changed.get(n, a) for n, a in zip(op.argument_names, arguments, strict=True)])
 
     def _is_convolution(self, call: Call) -> bool:
-        """True for a convolution that is worth transposing for; those in groups take either layout."""
+        """True for a convolution that is worth transposing for."""
         if not call.op.heavy or self._arguments[call.outs] is None:
             return False
-        in_one_group: bool = call.op.named(call.arguments).get("group", 1) == 1
-        return in_one_group
+        named = call.op.named(call.arguments)
+        weight = named["shape"] if call.op is convolve_filter_grad else self._specs[call.ins[1]].shape
+        return not is_by_elements(weight, named)
 
     def _wanted_last(self) -> set[int]:
         """The values that convolutions depend on without any function between that would have to transpose them."""

@@ -17,15 +17,35 @@ TALL = 4
 """The least ratio of length to width of such an array. Reductions to more sums are slow: a normalisation of
 1024 rows of 4096 numbers, with its gradient, took twice the time."""
 
+WORTH_THE_LIBRARY = 16
+"""The factor by which a convolution library may do more products than a loop compiled by XLA for CPUs. For 64 channels,
+9x9 kernels and strides of 2 on 6x6 places it does 3.9 times as many: 0.27 s become 0.02, and 22 s 0.12 where the loop
+is compiled quickly. With 16 times as many, 4x4 kernels on 2x2 places, it took a seventh of the time."""
+
 MOST_TAPS = 64
-"""The most elements of a kernel that a convolution in groups goes through one by one. One of 8 images of 32x32 pixels
-with its gradients, 3x3 kernels and 32 groups of 4 channels takes 75 ms and not 6.8 s, with 32 channels by themselves
-5 ms and not 22, with 4 groups of 64 channels 0.2 s and not 2.1."""
+"""The most elements of a kernel that a convolution in groups goes through one by one. For 7x7, 64 channels by
+themselves and 32x32 places, 24 to 32 ms become 2 to 9."""
+
+MANY_GROUPS = 16
+"""Up to this many groups are convolved one after another by the library, which takes 0.1 s to compile for each."""
+
+WIDE_GROUP = 32
+"""From this many channels in a group on, the library, or XLA's own loop, is as fast as products of matrices for each
+element of the kernel: in 64 bits, and for the weights' gradient. Of 8 groups of 16 channels on 32x32 places that takes
+1.6 ms by products and 5.7 by the library, of 16 groups of 32 on 16x16 2.5 and 1.9, of 8 of 64 on 32x32 13 and 9. In 64
+bits the convolutions take 6 ms and 23, and 6.5 and 2.9."""
 
 WORTH_A_CALL = 256
 """A sine of at least this many bytes that several calls read is computed once on CPUs, in a call of its own. A loss
 with second derivatives of a network of sines takes 0.6 of the time. Smaller arrays gain nothing, and XLA compiles a
-loop over a few of them in one piece, which with calls in it takes up to four times as long."""
+loop over a few of them in one piece, which with calls in it takes up to four times as long. The same holds of sums."""
+
+MOST_SOURCES = 8
+"""Inputs for which one loop would read more arrays than this are computed once. So a highway network of 30 layers runs
+in 0.45 of the time."""
+
+FAR = 512
+"""How many calls after a sum are searched for a loop that depends on it through something heavy."""
 
 # ---------------------------------------------------------------- rolled recurrences
 

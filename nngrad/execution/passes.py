@@ -98,12 +98,13 @@ _INLINE = Pass("inline", "functions with a body to inline", Block.with_bodies_in
 _JOIN_LOOPS = Pass("join_loops", "loops to fuse into one", with_loops_together, _with(_is_loop))
 _PARTITION = Pass("partition", "block too large to compile at once", cut, is_long)
 
-_of_platforms: list[Pass] = []
+_before_partition: list[Pass] = []
+_after_partition: list[Pass] = []
 
 
 def register_pass(
     platform: str, name: str, run: Callable[[Block], Block], *, what: str, may_apply: Callable[[Block], bool],
-    of_single_ops: Callable[[Op], bool] | None = None,
+    of_single_ops: Callable[[Op], bool] | None = None, if_uncut: bool = False,
 ) -> None:  # fmt: skip
     """Have a pass run on every program that is lowered for a platform, after those that are registered for it already.
 
@@ -117,18 +118,20 @@ def register_pass(
         what: What it looks for, for `nn.show_passes`.
         may_apply: A cheap check that is False only for blocks that it would leave unchanged.
         of_single_ops: Whether an op needs it even where it runs by itself, in debug mode; by default no op does.
+        if_uncut: True if it only runs on blocks that were not cut into partitions.
 
     Raises:
         ValueError: There is a pass of this name.
     """
     if name in names_of_passes():
         raise ValueError(f"name: there is a pass {name!r} already")
-    _of_platforms.append(Pass(name, what, run, may_apply, platform, of_single_ops))
+    registered = _after_partition if if_uncut else _before_partition
+    registered.append(Pass(name, what, run, may_apply, platform, of_single_ops))
 
 
 def lowering_passes() -> tuple[Pass, ...]:
-    """The passes in the order in which they run when a program is traced."""
-    return (_INLINE, _JOIN_LOOPS, *_of_platforms, _PARTITION)
+    """The passes in the order in which they run when a program is traced. Once a block is cut, the rest are skipped."""
+    return (_INLINE, _JOIN_LOOPS, *_before_partition, _PARTITION, *_after_partition)
 
 
 def all_passes() -> tuple[Pass, ...]:

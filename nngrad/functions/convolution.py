@@ -60,6 +60,11 @@ def spatial_axes(channel_last: bool) -> slice:
 # ---------------------------------------------------------------- the three sides
 
 
+def padded(x: jax.Array, ends: list[tuple[int, int, int]]) -> jax.Array:
+    """`x`, padded with zeros unknown to XLA: it would fold known ones into the convolution, and swap it after all."""
+    return lax.pad(x, known_after(lax.full((), 0, x.dtype), x), ends)
+
+
 @op(
     type_name="Convolution", linear="each", axes=rows(), precision="low",
     cost=lambda f: 2 * f.specs[0].size * math.prod(f.inputs[1].shape[1:]),
@@ -99,6 +104,25 @@ def convolve(
 # whereas nested transposition by XLA's rules would pile up dilations, and be several times slower.
 
 
+def data_grad(
+    y: Any, weight: Any, /, keeps_places: bool, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int,
+    channel_last: bool, matmul_precision: str | None,
+) -> jax.Array:
+    """`convolve_data_grad`; with `keeps_places`, y is padded so that XLA does not swap it with the kernel."""
+    y, weight = alike(floating(y), floating(weight))
+    spatial = spatial_axes(channel_last)
+    more = missing_places(y.shape[spatial], weight.shape[spatial]) if keeps_places else (0,) * (y.ndim - 2)
+    ends, larger = [(0, 0, 0)] * y.ndim, list(shape)
+    ends[spatial] = [(0, m, 0) for m in more]
+    larger[spatial] = [n + s * m for n, s, m in zip(shape[spatial], as_ints(stride), more, strict=True)]
+
+    def product(x: Any) -> Any:
+        return convolve.forward(x, weight, pad, stride, dilation, group, channel_last, matmul_precision)
+
+    gx = transposed(product, tuple(larger), padded(y, ends) if any(more) else y, "y")
+    return gx[tuple(map(slice, shape))] if any(more) else gx
+
+
 @op(
     type_name="Deconvolution", linear="each", axes=rows("shape"), precision="low",
     cost=lambda f: 2 * f.inputs[0].size * math.prod(f.inputs[1].shape[1:]),
@@ -114,25 +138,10 @@ def convolve_data_grad(
         shape: The shape of x and of the result.
         ...: As in `convolve`.
     """
-    y, weight = alike(floating(y), floating(weight))
-
-    def product(x: Any) -> Any:
-        return convolve.forward(x, weight, pad, stride, dilation, group, channel_last, matmul_precision)
-
-    spatial = spatial_axes(channel_last)
-    more: tuple[int, ...] = ()
-    if group > 1 and max(as_ints(stride), default=1) > 1:
-        # With groups and some strides equal to the kernel's size, XLA crashes after it has swapped the kernel with y:
-        # it mistakes such an axis for that of the groups (seen in JAX 0.8 to 0.10). So y is padded.
-        more = missing_places(y.shape[spatial], weight.shape[spatial])
-    if not any(more):
-        return transposed(product, shape, y, "y")
-    ends, larger = [(0, 0, 0)] * y.ndim, list(shape)
-    ends[spatial] = [(0, m, 0) for m in more]
-    larger[spatial] = [n + s * m for n, s, m in zip(shape[spatial], as_ints(stride), more, strict=True)]
-    # XLA would fold known zeros into the convolution, and swap it after all.
-    y = lax.pad(y, known_after(lax.full((), 0, y.dtype), y), ends)
-    return transposed(product, tuple(larger), y, "y")[tuple(map(slice, shape))]
+    # With groups and some strides equal to the kernel's size, XLA crashes after it has swapped the kernel with y: it
+    # mistakes such an axis for that of the groups (seen in JAX 0.8 to 0.10).
+    return data_grad(y, weight, group > 1 and max(as_ints(stride), default=1) > 1, shape, pad, stride, dilation, group,
+                      channel_last, matmul_precision)  # fmt: skip
 
 
 @op(

@@ -105,7 +105,7 @@ def test_passes_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_registered_pass_runs_on_its_platform_alone_and_can_be_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(passes, "_of_platforms", [*passes._of_platforms])
+    monkeypatch.setattr(passes, "_before_partition", [*passes._before_partition])
 
     def with_cosines(block: Block) -> Block:
         return block.with_steps(tuple([(F.cos if op is F.sin else op, given, ins) for op, given, ins in block.steps]))
