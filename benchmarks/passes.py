@@ -33,6 +33,8 @@ class Shown(NamedTuple):
     name: str
     what: str
     build: Callable[[bool], Graph]
+    left_out: tuple[str, ...] = ()
+    """Passes that are left out on both sides, since they would see to it."""
     saves_memory: bool = False
     """Whether it is memory that the pass saves, and not time."""
 
@@ -99,10 +101,15 @@ def checkpointed(smoke: bool) -> Graph:
     return graph_of([normal(rng, batch, width), *dense_weights(rng, "f", *[width] * (count + 1))], loss)
 
 
-def recurrent(steps: int, smoke: bool) -> Graph:
-    """An LSTM that is written out."""
+def recurrent(steps: int, penalty: bool, smoke: bool) -> Graph:
+    """An LSTM that is written out, perhaps with a penalty on its gradient."""
     arrays = of_recurrent(steps, *((4, 2) if smoke else (64, 16)))
-    return graph_of([arrays.x, *arrays.weights], lambda x, *weights: nngrad_recurrent(list(weights), x))
+
+    def loss(x: V, *weights: V) -> V:
+        y = nngrad_recurrent(list(weights), x)
+        return y + F.sum(nn.grad(y, x)[0] ** 2) if penalty else y
+
+    return graph_of([arrays.x, *arrays.weights], loss)
 
 
 def waves(smoke: bool) -> Graph:
@@ -135,9 +142,11 @@ GRAPHS = (
     Shown("substitute", "modulated convolution of 8 samples", partial(grouped, 1, 128, 8)),
     Shown("substitute", "depthwise convolution", partial(grouped, 8, 32, 32)),
     Shown("substitute", "32 layers in checkpoints", checkpointed, saves_memory=True),
-    Shown("roll", "LSTM of 60 steps", partial(recurrent, 60)),
+    Shown("roll", "LSTM of 60 steps", partial(recurrent, 60, False)),
     Shown("sine_once", "network of sines, second derivatives", waves),
     Shown("sine_once", "Jacobian of a collocation", pendulums),
+    Shown("sum_once", "LSTM of 7 steps, penalty", partial(recurrent, 7, True)),
+    Shown("sum_once", "LSTM of 60 steps, not rolled", partial(recurrent, 60, False), ("roll",)),
 )
 
 
@@ -162,8 +171,8 @@ def cases(smoke: bool) -> Iterable[Case]:
     here = {each.name for each in all_passes() if each.platform == jax.default_backend()}
     for shown in [shown for shown in GRAPHS if shown.name in here and not (smoke and "60" in shown.what)]:
         ways = {
-            "with it": partial(step_of, shown.build, (), smoke),
-            "without it": partial(step_of, shown.build, (shown.name,), smoke),
+            "with it": partial(step_of, shown.build, shown.left_out, smoke),
+            "without it": partial(step_of, shown.build, (*shown.left_out, shown.name), smoke),
         }
         measures = ("temporaries",) if shown.saves_memory else ("time", "first result")
         yield Case(f"{shown.name}: {shown.what}", ways, measures=measures)

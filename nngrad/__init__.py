@@ -72,7 +72,7 @@ __all__ = [
     "registry", "root", "save_parameters", "seed", "set_auto_forward", "set_default_context",
     "set_function_post_hook", "set_function_pre_hook", "set_parameter", "set_solver_post_hook", "set_solver_pre_hook",
     "shard", "show", "show_passes", "show_registry", "show_rewrites", "simplify", "solvers", "source_locations",
-    "sparse_hessian", "sparse_jacobian", "sparsity", "timing", "to_jax", "train_step", "training_log",
+    "sparse_hessian", "sparse_jacobian", "sparsity", "to_jax", "train_step", "training_log",
     "unset_function_post_hook", "unset_function_pre_hook", "unset_solver_post_hook",
     "unset_solver_pre_hook", "view", "vjp", "vmap",
 ]  # fmt: skip
@@ -81,7 +81,7 @@ _MODULES = {
     "checks": "inspection.checks", "hooks": "inspection.hooks", "hosts": "parallel.hosts",
     "initializer": "initializer", "jax": "jax", "nnabla": "nnabla", "parameter": "parameter",
     "parametric_functions": "parametric_functions", "solvers": "solvers",
-    "timing": "inspection.timing", "torch": "torch",
+    "torch": "torch",
 }  # fmt: skip
 """Modules that are imported when they are asked for."""
 
@@ -167,7 +167,6 @@ if TYPE_CHECKING:
         show_passes,
         show_rewrites,
         source_locations,
-        timing,
     )
     from .inspection.debugging import debug
     from .inspection.hooks import (

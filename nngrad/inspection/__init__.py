@@ -1,4 +1,4 @@
-"""Inspection: listings, pictures, costs, timing, hooks, gradient checks and the search for NaN."""
+"""Inspection: listings, pictures, costs, hooks, gradient checks and the search for NaN."""
 
 
 from .cost import Count, Tally, count

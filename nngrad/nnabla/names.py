@@ -4,7 +4,7 @@
 there, followed by `:1` if its gradient cannot be differentiated again, and by `:0` if it has none. `elsewhere.csv` has
 names to which no single function of F corresponds: methods of arrays, layers, losses, and other spellings.
 `nnabla.csv` has a line for each public name of nnabla 1.39: its module, its name, its counterpart here and a note. The
-counterpart is an expression such as `nn.timing`; '=' means the same name in the same module, as `nnabla.functions.tanh`
+counterpart is an expression such as `nn.checks`; '=' means the same name in the same module, as `nnabla.functions.tanh`
 is `F.tanh`. A name without a counterpart has an empty one, and the note says why.
 """
 

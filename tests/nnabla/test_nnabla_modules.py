@@ -311,7 +311,7 @@ def test_imports_of_what_is_not_here_lead_on(program: str, said: list[str]) -> N
 def test_attributes_that_are_not_here_lead_on() -> None:
     for owner, name, said in [
         (nn, "prefer_cached_array", "JAX's"), (nn, "experimental", "nn.train_step"),
-        (nn.Variable(()), "info", "`name`"), (nngrad.nnabla.utils, "profiler", "nn.timing"),
+        (nn.Variable(()), "info", "`name`"), (nngrad.nnabla.utils, "profiler", "nn.hooks.TimerHook"),
     ]:  # fmt: skip
         with pytest.raises(AttributeError, match=PAGE) as caught:
             getattr(owner, name)
