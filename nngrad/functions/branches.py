@@ -14,6 +14,7 @@ from ..graph.leaf import common_floating
 from ..graph.signatures import explained_by_name
 from . import array, comparison
 from .bodies.alternatives import switch_of_bodies
+from .bodies.derived_bodies import saving
 from .loops import check_body
 
 
@@ -115,10 +116,10 @@ def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], o
         outputs = (*after, *body.outputs[len(new) :])
         return Block(body.inputs, body.steps, body.orders, outputs, body.stop_gradients, body.places)
 
-    bodies = tuple(map(arranged, captures, read))
+    bodies, saved = saving(tuple(map(arranged, captures, read)))
     effects = tuple([(leaf, k) for k, leaf in enumerate(updated)])
-    outputs = apply(switch_of_bodies, (which, *variables.values()), (bodies,), effects)
-    return jax.tree.unflatten(results[0], outputs[len(updated) :])
+    outputs = apply(switch_of_bodies, (which, *variables.values()), (bodies, saved), effects)
+    return jax.tree.unflatten(results[0], outputs[len(updated) : len(outputs) - saved])
 
 
 def _check_alike(names: list[str], results: list[Any], captures: list[Captured], owner: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
+import nngrad.jax as nj
 from nngrad.graph import Variable, functions_of
 from tests.together import Check, compared, together
 
@@ -88,6 +90,20 @@ def test_only_the_branch_that_is_taken_counts() -> None:
     assert not {f.name for f in functions_of([y])} & {"log", "mul2"}, "what a branch computes is in it"
     (gx,) = nn.grad(y, x)
     np.testing.assert_array_equal(gx.d, [-2.0, 0.0])
+
+
+def test_gradients_compute_no_product_of_a_branch_again() -> None:
+    def value(m: Both, x: Any, w: Any) -> Any:
+        last = lambda x: m.sum(m.sin(m.sin(x @ w) @ w))  # noqa: E731
+        return m.cond(m.less(m.sum(x), 100.0), lambda x: last(m.tanh(x @ w)), last, x)
+
+    arrays = X.astype(np.float32), W.astype(np.float32)
+    x, w = map(Variable.from_numpy_array, arrays)
+    y = value(OURS, x, w)
+    theirs = functools.partial(value, THEIRS)
+    functions = [jax.value_and_grad(theirs, 1), nj.value_and_grad(theirs, 1), nn.to_jax([y, *nn.grad(y, [w])], [x, w])]
+    counts = [jax.jit(function).lower(*arrays).as_text().count("dot_general") for function in functions]
+    assert max(counts) == counts[0]
 
 
 def test_the_condition_may_be_a_number_and_the_index_beyond_the_ends() -> None:

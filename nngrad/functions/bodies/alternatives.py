@@ -1,7 +1,8 @@
 """Ops that run one of several bodies: branches, checkpoints and functions with given gradients.
 
-The derivatives of branches are branches over the derivatives of their bodies, which recompute what they need. A
-checkpoint outputs the values that its policy names, so derivatives recompute all but those.
+The derivatives of branches are branches over the derivatives of their bodies. A branch also outputs the values that
+depend on its matrix products (zeros where another branch runs), so derivatives recompute none of them. A checkpoint
+outputs the values that its policy names.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..control import Recomputation
 from ..inlining import inlined
 from ..operands import Operand, repeated, size_of
 from .carries import followed_through, is_zeros, kinds_of
-from .derived_bodies import Gives, gradients_of, is_hidden, operations_in, tangents_of, with_stand_ins
+from .derived_bodies import Gives, gradients_of, is_hidden, operations_in, saving, tangents_of, with_stand_ins
 
 
 class Alternatives(ControlOp):
@@ -32,6 +33,8 @@ class Alternatives(ControlOp):
 
     first = 0
     """The number of inputs that come before those of the bodies."""
+    again = True
+    """True if derivatives recompute everything but extra outputs."""
 
     def bodies(self, arguments: tuple[Any, ...]) -> tuple[Block, ...]:
         """The bodies."""
@@ -50,7 +53,7 @@ class Alternatives(ControlOp):
     ) -> tuple[Variable, ...]:
         """The outputs of derived bodies applied to `inputs`: first the selector, last `late` incoming gradients or
         directions. The directions are those along which the function `beside` moves."""
-        outputs: tuple[Variable, ...] = apply(self, inputs, (bodies,))
+        outputs: tuple[Variable, ...] = apply(self, inputs, saving(bodies))
         return outputs
 
     def result_specs(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
@@ -117,7 +120,7 @@ class Alternatives(ControlOp):
         gxs: Gradients = [None] * len(f.inputs)
         if not arrived or not wanted:
             return gxs
-        derived = gradients_of(self.bodies(f.arguments), self.gives(f.arguments), arrived, wanted)
+        derived = gradients_of(self.bodies(f.arguments), self.gives(f.arguments), arrived, wanted, self.again)
         if derived.results:
             inputs = (*chosen, *_picked(operands, f, derived.residuals), *[gys[k] for k in arrived])
             outputs = self.applied(derived.bodies, inputs, len(arrived))
@@ -130,7 +133,7 @@ class Alternatives(ControlOp):
         moving = tuple([i - self.first for i, t in enumerate(ts) if t is not None])
         wanted = tuple([k for k, spec in enumerate(f.specs) if read[k] and spec.differentiable])
         moved: Gradients = [None] * len(f.specs)
-        derived = tangents_of(self.bodies(f.arguments), self.gives(f.arguments), moving, wanted)
+        derived = tangents_of(self.bodies(f.arguments), self.gives(f.arguments), moving, wanted, self.again)
         if derived.results:
             directions = [t for t in ts if t is not None]
             inputs = (*f.inputs[: self.first], *_picked(f.inputs[self.first :], f, derived.residuals), *directions)
@@ -152,12 +155,17 @@ def _picked(operands: Sequence[Variable], f: Function, residuals: Numbers) -> li
 class Switch(Alternatives):
     """Branches, one of which is selected by an integer."""
 
-    first = 1
+    first, again = 1, False
 
     def bodies(self, arguments: tuple[Any, ...]) -> tuple[Block, ...]:
         """The branches."""
         bodies: tuple[Block, ...] = arguments[0]
         return bodies
+
+    def results_for_users(self, arguments: tuple[Any, ...]) -> int:
+        """The outputs that are not saved for derivatives."""
+        saved: int = arguments[1]
+        return super().results_for_users(arguments) - saved
 
     def running(self, arguments: tuple[Any, ...], read: Sequence[bool]) -> Sequence[Block]:
         """The branches, each with only the outputs that are read."""
@@ -175,7 +183,8 @@ class Switch(Alternatives):
         if not index.lead:
             kinds = kinds_of(self.dependence(f.arguments, (False, *leading)))
             branches = tuple([body.batched(kinds_of(leading), count, body.outputs, kinds) for body in bodies])
-            return self.applied(branches, (index.widened(), *inputs), 0)
+            together: Results = apply(self, (index.widened(), *inputs), (branches, f.arguments[1]))
+            return together
         results: list[Variable] = []
         last = len(bodies) - 1
         for i, body in enumerate(bodies):
@@ -206,13 +215,15 @@ class Switch(Alternatives):
                        for spec in [step.spec(number) for number in step.outputs]])  # fmt: skip
         nothing = Block(step.inputs, zeros, (0,) * len(zeros), tuple([~k for k in range(len(zeros))]))
         some = array.cast(comparison.not_equal_scalar(reduction.sum(taken), val=0), "int32")
-        return list(self.applied((nothing, step), (some, *safe), 0))
+        return list(self.applied((nothing, step), (some, *safe), 0)[: len(zeros)])
 
 
 @Switch.declared(type_name="Switch", multiple_results=True)
-def switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
+def switch_of_bodies(*x: Array, bodies: Static, saved: Static) -> tuple[jax.Array, ...]:
     """Run one of several bodies with the same inputs and outputs. The first input, an integer of shape (), selects it,
-    and is clamped to the valid range."""
+    and is clamped to the valid range. The last `saved` outputs serve derivatives; XLA removes those that nothing reads.
+    """
+    del saved
     index, *operands = x
     branches = [lambda *arrays, body=body: tuple(body.results_of(arrays)) for body in bodies]
     return tuple(lax.switch(index, branches, *operands))

@@ -49,14 +49,36 @@ def _filled(
 
 
 @derived_once
-def gradients_of(bodies: tuple[Block, ...], gives: Gives, arrived: Numbers, wanted: Numbers) -> Derived:
+def saving(bodies: tuple[Block, ...]) -> tuple[tuple[Block, ...], int]:
+    """The bodies, which also return what derivatives do not recompute, and how many values this is: expensive ones and
+    those that depend on them, zeros from the other bodies."""
+    count, costly = len(bodies[0].outputs), []
+    for i, body in enumerate(bodies):
+        numbers: dict[int, None] = {}
+        for (op, arguments, ins), outs in zip(body.steps, body.outs, strict=True):
+            depends = not numbers.keys().isdisjoint(ins)
+            if depends or (op.cost is not None and op.is_heavy(tuple(map(body.spec, ins)), arguments)):
+                numbers |= dict.fromkeys(outs)
+        costly += [(i, n) for n in numbers if n not in body.outputs]
+    wanted = dict(enumerate([*map(bodies[0].spec, bodies[0].outputs), *[bodies[i].spec(n) for i, n in costly]]))
+    results = []
+    for i, body in enumerate(bodies):
+        places = [*range(count), *[k for k, (j, _) in enumerate(costly, count) if j == i]]
+        step = body.with_outputs((*body.outputs, *[n for j, n in costly if j == i]))
+        results.append(_filled(step, range(len(body.inputs)), dict(enumerate(body.inputs)), places, wanted))
+    return tuple(results) if costly else bodies, len(costly)
+
+
+@derived_once
+def gradients_of(bodies: tuple[Block, ...], gives: Gives, arrived: Numbers, wanted: Numbers, again: bool) -> Derived:
     """The gradients of bodies with respect to the inputs `wanted`, as bodies of residuals and of seeds for the outputs
-    `arrived`. Values that are not extra outputs are recomputed."""
+    `arrived`. With `again`, values that are not extra outputs are recomputed whatever it costs."""
     first, specs = bodies[0], tuple([bodies[0].spec(k) for k in gives[0]])
     every, count = tuple(range(len(first.inputs))), len(specs)
     derived = []
     for body, outs in zip(bodies, gives, strict=True):
-        gradient = body.gradient(tuple([outs[k] for k in arrived]), wanted, (*every, *outs[len(body.outputs) :]), ())
+        fixed, held = ((*every, *outs[len(body.outputs) :]), ()) if again else ((), (*every, *outs))
+        gradient = body.gradient(tuple([outs[k] for k in arrived]), wanted, fixed, held)
         derived.append((gradient, [n if n >= 0 else ~outs.index(n) for n in gradient.residuals]))
     taken = _taken(first, specs, [n for _, read in derived for n in read])
     reached = {i: first.inputs[i] for i in wanted if any([i in gradient.reached for gradient, _ in derived])}
@@ -68,15 +90,17 @@ def gradients_of(bodies: tuple[Block, ...], gives: Gives, arrived: Numbers, want
 
 
 @derived_once
-def tangents_of(bodies: tuple[Block, ...], gives: Gives, moving: Numbers, read: Numbers) -> Derived:
-    """The tangents of bodies, as bodies of their inputs, their extra outputs, and the tangents of the inputs."""
+def tangents_of(bodies: tuple[Block, ...], gives: Gives, moving: Numbers, read: Numbers, again: bool) -> Derived:
+    """The tangents of bodies, as bodies of their inputs, their outputs, and the tangents of the inputs. With `again`,
+    outputs are read only if some are extra."""
     first, specs = bodies[0], tuple([bodies[0].spec(k) for k in gives[0]])
     count = len(first.inputs)
     directions = {~(len(specs) + i): first.inputs[i] for i in moving}
     steps = []
     for body, numbers in zip(bodies, gives, strict=True):
         along = tuple(dict.fromkeys([numbers[k] for k in read]))
-        known = tuple(dict.fromkeys([n for n in numbers if n < 0])) if len(numbers) > len(body.outputs) else ()
+        reads = not again or len(numbers) > len(body.outputs)
+        known = tuple(dict.fromkeys([n for n in numbers if n < 0])) if reads else ()
         tangent = body.tangent(moving, along, known)
         tangents = dict(zip(tangent.moved, tangent.body.outputs[len(body.outputs) :], strict=True))
         step = tangent.body.with_outputs(tuple([tangents[numbers[k]] for k in read if numbers[k] in tangents]))
