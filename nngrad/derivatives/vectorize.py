@@ -33,6 +33,7 @@ from ..graph.spec import spec_of
 from ..rewrite.builder import emitting
 from .along import Along, Diagonals, carried_to, factored, moved_out, shared_diagonals, spread_out, with_one_index
 from .batching import Moved, checked_count, commutes, folded_sum, folds, in_batch, is_product, sum_of_sums
+from .terms import Terms, additive_groups, one_value, sum_of_terms, summed_product
 
 Values = Mapping[Variable, Variable]
 Numbers = tuple[int, ...]
@@ -150,8 +151,8 @@ class _BatchedWalk:
         self.plain: dict[Variable, Variable] = {}
         self._none: Diagonals = (None,) * len(sizes)
         diagonals_of = diagonals or dict.fromkeys(batched, self._none)
-        self.each = {x: Along(value, x, diagonals_of[x]) for x, value in batched.items()}
-        self._values: dict[tuple[Along, Diagonals], Variable] = {}
+        self.each: dict[Variable, Terms] = {x: (Along(value, x, diagonals_of[x]),) for x, value in batched.items()}
+        self._values: dict[tuple[Terms, Diagonals], Variable] = {}
         """The values in `each` as arrays with these diagonals."""
         self.sums: dict[Variable, Variable] = {}
         self._batched = batched
@@ -218,23 +219,32 @@ class _BatchedWalk:
     def _keep_each(self, f: Function, moved: Moved) -> None:
         """Emit `f` for each direction."""
         plain = [self.plain.get(x, x) for x in f.inputs]
-        alongs = self._alongs(f, moved)
+        results: dict[Variable, list[Along]] = {}
+        for alongs, values in additive_groups(f, self._terms(f, moved), plain, self.sizes):
+            for y, along in self._each_of_group(f, alongs, values).items():
+                results.setdefault(y, []).append(along)
+        self.each.update({y: sum_of_terms(terms, self.sizes) for y, terms in results.items()})
+
+    def _each_of_group(
+        self, f: Function, alongs: Sequence[Along | None], plain: Sequence[Variable]
+    ) -> dict[Variable, Along]:
+        """The outputs of `f` for inputs along the directions, the others being `plain`."""
         result = factored(f, alongs, plain, self.sizes) or moved_out(f, alongs, plain, self.sizes)
         if result is not None:
             y = result.x
-            if y not in self._batched:
-                stopped = y._need_grad is False
-                scale = F.unlink(result.scale) if stopped and result.scale is not None else result.scale
-                self.each[y] = result._replace(base=F.unlink(result.base) if stopped else result.base, scale=scale)
-            return
+            if y in self._batched:
+                return {}
+            stopped = y._need_grad is False
+            scale = F.unlink(result.scale) if stopped and result.scale is not None else result.scale
+            return {y: result._replace(base=F.unlink(result.base) if stopped else result.base, scale=scale)}
         shared = shared_diagonals(f, alongs, plain)
         remaining = [() if along is None else carried_to(along, shared) for along in alongs]
         read = [y in self._each_wanted for y in f.outputs]
         values: dict[Variable, Variable] = {}
         self._keep(f, values, in_batch(f, self._operands_of_each(f, alongs, plain, remaining), read))
-        self.each.update({y: Along(value, y, shared) for y, value in values.items()})
+        return {y: Along(value, y, shared) for y, value in values.items()}
 
-    def _alongs(self, f: Function, moved: Moved) -> list[Along | None]:
+    def _terms(self, f: Function, moved: Moved) -> list[Terms | None]:
         """The values of the inputs of `f` along the directions, None for those without."""
         return [self.each[x] if m else None for x, m in zip(f.inputs, moved, strict=True)]
 
@@ -243,7 +253,7 @@ class _BatchedWalk:
     ) -> list[Operand]:
         """The inputs of `f`, with only the diagonals `remaining`."""
         return [
-            Operand(value, x, 0) if along is None else Operand(self._as_array(along, k), x, 1)
+            Operand(value, x, 0) if along is None else Operand(self._as_array((along,), k), x, 1)
             for x, along, value, k in zip(f.inputs, alongs, plain, remaining, strict=True)
         ]
 
@@ -251,18 +261,18 @@ class _BatchedWalk:
         """The value of `x` for each direction."""
         return self._as_array(self.each[x], self._none)
 
-    def _as_array(self, along: Along, remaining: Diagonals) -> Variable:
-        """The product of base and scale, with only the diagonals `remaining`."""
-        if (along, remaining) not in self._values:
+    def _as_array(self, terms: Terms, remaining: Diagonals) -> Variable:
+        """The sum of terms, with only the diagonals `remaining`."""
+        if (terms, remaining) not in self._values:
             builder = build_options().emitting.builder
             assert builder is not None
             order, call = builder.order, builder.call
-            parent = along.x.parent
+            parent = terms[0].x.parent
             if parent is not None:
                 self._ascribe(parent)
-            self._values[along, remaining] = spread_out(along, self.sizes, remaining).value()
+            self._values[terms, remaining] = spread_out(one_value(terms, self.sizes), self.sizes, remaining).value()
             builder.order, builder.call = order, call
-        return self._values[along, remaining]
+        return self._values[terms, remaining]
 
     def _sum(self, f: Function, moved: Moved) -> Any:
         """The sum of `f`, or of each of its outputs."""
@@ -275,7 +285,11 @@ class _BatchedWalk:
             ]
             return sum_of_sums(f, operands, moved, self.count)
         if folds(f, moved):
-            alongs, plain = self._alongs(f, moved), [self.plain.get(x, x) for x in f.inputs]
+            terms, plain = self._terms(f, moved), [self.plain.get(x, x) for x in f.inputs]
+            apart = summed_product(f, terms, plain, self.sizes) if is_product(f) else None
+            if apart is not None:
+                return apart
+            alongs = [None if several is None else one_value(several, self.sizes) for several in terms]
             if is_product(f):
                 product = factored(f, alongs, plain, self.sizes)
                 if product is not None:
@@ -290,7 +304,7 @@ class _BatchedWalk:
     def _total(self, x: Variable) -> Variable:
         """The sum of `x`; computed here unless it was propagated."""
         if x not in self.sums:
-            self.sums[x] = self.each[x].total()
+            self.sums[x] = F.add_n(*[term.total() for term in self.each[x]])
         return self.sums[x]
 
     def _keep(self, f: Function, values: dict[Variable, Variable], results: Any) -> None:

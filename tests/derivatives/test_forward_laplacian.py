@@ -44,7 +44,25 @@ def gathered(h: Any) -> Any:
     return F.concatenate(h[:, :1] * 2, h[:, 1:], axis=1)
 
 
+PAIRS = weights(2 * WIDTH + 1, WIDTH)
 FIRST, SECOND = np.triu_indices(PARTICLES, 1)
+
+
+def features_of_pairs(h: Any) -> Any:
+    """What a network reads of two particles: where they are from each other, how far, and the second one."""
+    lines, columns = F.reshape(h, shape=(ROWS, PARTICLES, 1, WIDTH)), F.reshape(h, shape=(ROWS, 1, PARTICLES, WIDTH))
+    apart = lines - columns
+    distance = F.sqrt(F.sum(apart**2, axis=3, keepdims=True) + 0.5)
+    features = F.concatenate(apart, distance, F.broadcast(columns, shape=apart.shape), axis=3)
+    of_pairs = F.tanh(F.matmul(features, Variable.from_numpy_array(PAIRS)))
+    return F.sum(of_pairs * F.exp(-distance), axis=2)
+
+
+def features_of_pairs_in_jax(h: Any) -> Any:
+    apart = h[:, None] - h[None]
+    distance = jnp.sqrt(jnp.sum(apart**2, -1, keepdims=True) + 0.5)
+    features = jnp.concatenate([apart, distance, jnp.broadcast_to(h[None], apart.shape)], -1)
+    return jnp.sum(jnp.tanh(features @ PAIRS) * jnp.exp(-distance), 1)
 
 
 def chosen_pairs(h: Any) -> Any:
@@ -67,7 +85,11 @@ STEPS: Steps = {
     "pairs": (lambda h: F.sum(F.tanh(F.reshape(h, shape=(ROWS, PARTICLES, 1, WIDTH))
                                      - F.reshape(h, shape=(ROWS, 1, PARTICLES, WIDTH))), axis=2),
               lambda h: jnp.sum(jnp.tanh(h[:, None] - h[None]), axis=1)),
+    "features of pairs": (features_of_pairs, features_of_pairs_in_jax),
     "chosen pairs": (chosen_pairs, lambda h: h + jnp.sum(jnp.sin(h[FIRST] - h[SECOND]), 0, keepdims=True)),
+    "products of pairs": (lambda h: F.mean(F.tanh(F.reshape(h, shape=(ROWS, PARTICLES, 1, WIDTH))
+                                                  * F.reshape(h, shape=(ROWS, 1, PARTICLES, WIDTH))), axis=1),
+                          lambda h: jnp.mean(jnp.tanh(h[:, None] * h[None]), axis=0)),
     "turned around": (lambda h: F.concatenate(h[:, 1:], h[:, :1], axis=1) - F.flip(h, axes=1) * F.tanh(h),
                       lambda h: jnp.roll(h, -1, 0) - h[::-1] * jnp.tanh(h)),
     "turned": (lambda h: F.transpose(F.tanh(F.transpose(h, axes=(0, 2, 1))), axes=(0, 2, 1)), jnp.tanh),
@@ -110,7 +132,8 @@ def network(steps: list[str], end: str, flat: bool) -> tuple[Variable, Variable,
 @settings(max_examples=3, deadline=None)
 @example(["square plus", "attention", "mean of particles"], "determinant", True)
 @example(["silu", "sum of particles", "pairs"], "product of sums", False)
-@example(["chosen pairs", "turned around"], "determinant", False)
+@example(["features of pairs", "chosen pairs"], "sum", True)
+@example(["products of pairs", "turned around"], "determinant", False)
 @given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=3), st.sampled_from(sorted(ENDS)), st.booleans())
 def test_laplacians_of_networks_of_particles(steps: list[str], end: str, flat: bool) -> None:
     y, x, in_jax = network(steps, end, flat)
