@@ -19,8 +19,8 @@ FAMILIES = (
     "indexing", "numbers", "bits", "clipping", "sets", "validation", "control", "linear", "solves", "decompositions",
     "contractions", "weighting", "units", "convolution", "deformable", "separable", "pooling", "patches", "fourier",
     "resampling", "weighted_points", "warping", "regions", "detection", "batch_statistics", "normalization", "fused",
-    "quantization", "quantized_layers", "attention", "recurrent", "packed_sequences", "loss", "distances",
-    "likelihoods", "stochastic", "distributions", "augmentation", "images", "noise", "collectives",
+    "quantization", "attention", "recurrent", "packed_sequences", "loss", "distances", "likelihoods",
+    "stochastic", "distributions", "augmentation", "images", "noise", "collectives",
 )  # fmt: skip
 """The files that define functions, in order."""
 

@@ -285,13 +285,6 @@ from .quantization import pow2_quantize as pow2_quantize
 from .quantization import prune as prune
 from .quantization import quantize_linear as quantize_linear
 from .quantization import straight_through as straight_through
-from .quantized_layers import binary_connect_affine as binary_connect_affine
-from .quantized_layers import binary_connect_convolution as binary_connect_convolution
-from .quantized_layers import binary_weight_affine as binary_weight_affine
-from .quantized_layers import binary_weight_convolution as binary_weight_convolution
-from .quantized_layers import inq_affine as inq_affine
-from .quantized_layers import inq_convolution as inq_convolution
-from .quantized_layers import inq_quantize as inq_quantize
 from .recurrent import gru as gru
 from .recurrent import lstm as lstm
 from .recurrent import rnn as rnn

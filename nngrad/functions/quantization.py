@@ -28,16 +28,16 @@ _EXPONENT: dict[np.dtype[Any], Any] = {
 """The bits of the exponent, by dtype."""
 
 
-def nearest_power(x: jax.Array, threshold: float) -> jax.Array:
-    """`x`, float32 or float64 and not negative, rounded to a power of two: up from `threshold` times the power below.
-    1.5 gives the nearest power, sqrt(2) the nearest in the logarithm. Subnormal numbers become 0; NaN stays."""
+def _nearest_power(x: jax.Array) -> jax.Array:
+    """`x`, float32 or float64 and not negative, rounded to a power of two, up from sqrt(2) times the power below.
+    Subnormal numbers become 0; NaN stays."""
     mask = _EXPONENT[np.dtype(x.dtype)]
     below = lax.bitcast_convert_type(lax.bitwise_and(lax.bitcast_convert_type(x, mask.dtype), mask), x.dtype)
-    power = lax.select(lax.ge(x, below * x.dtype.type(threshold)), below * x.dtype.type(2), below)
+    power = lax.select(lax.ge(x, below * x.dtype.type(math.sqrt(2))), below * x.dtype.type(2), below)
     return lax.select(lax.ne(x, x), x, power)
 
 
-MOST_BITS = 32
+_MOST_BITS = 32
 """The largest number of bits of a code."""
 INT8, UINT8 = np.dtype(np.int8), np.dtype(np.uint8)
 
@@ -159,7 +159,7 @@ def pow2_quantize(
     dtype, x = floating(x).dtype, widened(floating(x))
     size = lax.abs(x)
     least, zero, negative = lax.full_like(x, low), lax.full_like(x, 0), lax.lt(x, lax.full_like(x, 0))
-    power = lax.clamp(least, nearest_power(size, math.sqrt(2)), lax.full_like(x, high))
+    power = lax.clamp(least, _nearest_power(size), lax.full_like(x, high))
     if with_zero:
         power = lax.select(lax.lt(size, lax.full_like(x, low * math.sqrt(0.5))), zero, power)
     y = lax.select(negative, -power if sign else zero if with_zero else least, power)
@@ -175,9 +175,9 @@ def pow2_range(sign: bool, with_zero: bool, n: int, m: int) -> tuple[float, floa
 
 def _bits_of_size(n: int, spent: int, on: str) -> int:
     """The number of bits left of `n` after `spent` bits; `on` names their use in messages."""
-    if not spent < n <= MOST_BITS:
+    if not spent < n <= _MOST_BITS:
         why = f", including {spent} for {on}" if on else ""
-        raise ValueError(f"n must be between {spent + 1} and {MOST_BITS} bits{why}, got {n}")
+        raise ValueError(f"n must be between {spent + 1} and {_MOST_BITS} bits{why}, got {n}")
     return n - spent
 
 

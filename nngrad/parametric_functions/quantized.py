@@ -1,4 +1,4 @@
-"""Layers with quantised weights (signs, fixed-point numbers, powers of two, levels of a range) or pruned ones."""
+"""Layers with quantised weights (fixed-point numbers, powers of two, levels of a range) or pruned ones."""
 
 from __future__ import annotations
 
@@ -9,73 +9,12 @@ from functools import partial
 from typing import Any
 
 from .. import functions as F
-from ..extend import Array, Ints, Variable, as_variable
+from ..extend import Array, Variable, as_variable
 from ..functions.docstrings import entries_of
 from ..initializer import ConstantInitializer
 from ..parameter import get_parameter_or_create
-from .layer_parameters import ZEROS, Init, initial, own_parameters
+from .layer_parameters import Init, initial, own_parameters
 from .variations import AFFINE, CONVOLUTION, Layer, Level, layer
-
-# ---------------------------------------------------------------- one bit
-
-
-def binary_connect(layer: Layer, quantize_zero_to: float = 1.0, wb_init: Init = None) -> Variable:
-    """`{kind}` with the signs of W, as in `F.binary_connect_{kind}` (Courbariaux and others, 2015).
-
-    Parameters: {W}, uniform within Glorot's limits; Wb, the signs of W, which each `forward()` writes, not trained;
-    b {outputs}, zeros.
-    """
-    return layer.applied("binary_connect_", *_with_signs(layer, wb_init), layer.b(), quantize_zero_to=quantize_zero_to)
-
-
-def binary_weight(layer: Layer, quantize_zero_to: float = 1.0, wb_init: Init = None) -> Variable:
-    """`{kind}` with scaled signs of W, as in `F.binary_weight_{kind}` (Rastegari and others, 2016).
-
-    Parameters: {W}, uniform within Glorot's limits; Wb, the signs of W, and alpha {outputs}, the mean magnitudes, both
-    written by each `forward()`, not trained; b {outputs}, zeros.
-    """
-    signs = _with_signs(layer, wb_init)
-    alpha = get_parameter_or_create("alpha", layer.shapes.bias, ZEROS, False)
-    return layer.applied("binary_weight_", *signs, alpha, layer.b(), quantize_zero_to=quantize_zero_to)
-
-
-def _with_signs(layer: Layer, wb_init: Init) -> tuple[Variable, Variable]:
-    """W and Wb."""
-    shapes = layer.shapes
-    return layer.w(), get_parameter_or_create("Wb", shapes.weight, initial(wb_init, shapes.default), False)
-
-
-binary_connect_affine = layer(AFFINE, "bicon", binary_connect)
-binary_connect_convolution = layer(CONVOLUTION, "bicon", binary_connect)
-binary_weight_affine = layer(AFFINE, "bwn", binary_weight)
-binary_weight_convolution = layer(CONVOLUTION, "bwn", binary_weight)
-
-# ---------------------------------------------------------------- incremental quantisation to powers of two
-
-
-def inq(
-    layer: Layer, num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: str = "random", seed: int = -1,
-    i_init: Init = None,
-) -> Variable:  # fmt: skip
-    """`{kind}` under incremental network quantisation, as in `F.inq_{kind}` (Zhou and others, 2017).
-
-    Parameters: {W}, uniform within Glorot's limits; I, of the same shape, 1 where a weight is fixed, zeros, not
-    trained; b {outputs}, zeros. Each `forward()` writes W and I.
-
-    Args:
-        i_init: Initial I: 1 where a weight is fixed from the start.
-        ...: As in `{kind}` and `F.inq_affine`.
-    """
-    w = layer.w()
-    i = get_parameter_or_create("I", layer.shapes.weight, initial(i_init, ZEROS), False)
-    return layer.applied(
-        "inq_", w, i, layer.b(), num_bits=num_bits, inq_iterations=inq_iterations,
-        selection_algorithm=selection_algorithm, seed=seed,
-    )  # fmt: skip
-
-
-inq_affine = layer(AFFINE, "inq", inq)
-inq_convolution = layer(CONVOLUTION, "inq", inq)
 
 # ---------------------------------------------------------------- rounded or pruned by a function of F
 

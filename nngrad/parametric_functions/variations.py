@@ -1,8 +1,7 @@
 """Variations of `affine` and `convolution` that transform their weights.
 
-A variation is a function of a `Layer` and its own arguments, from which `layer` makes the public function. Its
-arguments take the positions that nnabla gives them among those of `affine` or `convolution`: its initializers after
-`w_init`, its other positional arguments before that, and its keyword-only ones at the end.
+A variation is a function of a `Layer` and its own arguments, from which `layer` makes the public function: its
+arguments come after those of `affine` or `convolution`, before `name`, as in nnabla.
 """
 
 from __future__ import annotations
@@ -61,41 +60,29 @@ class Layer:
     """One call of a layer: its arguments and its parameters."""
 
     def __init__(self, kind: LayerKind, values: Given) -> None:
-        self._kind, self._given = kind, values
-        self.shapes = kind.shapes(values)
+        self._function, self._given = getattr(F, kind.base.__name__), values
+        self._shapes = kind.shapes(values)
         self.fixed: bool = values["fix_parameters"]
-
-    def w(self) -> Variable:
-        """The parameter W."""
-        return parameter("W", self.shapes.weight, self._given["w_init"], self.shapes.default, self.fixed)
-
-    def b(self) -> Variable | None:
-        """The parameter b, if there is one."""
-        if not self._given["with_bias"]:
-            return None
-        return parameter("b", self.shapes.bias, self._given["b_init"], ZEROS, self.fixed)
 
     def quantized(self, quantize_w: Quantizer | None, quantize_b: Quantizer | None) -> Variable:
         """The output with W and b quantised by these functions; `forward()` also writes the results to W_q and b_q."""
-        w, b = self._written("W", self.w(), quantize_w), self.b()
-        return self.applied("", w, b if b is None else self._written("b", b, quantize_b))
+        given, shapes = self._given, self._shapes
+        w = self._written("W", parameter("W", shapes.weight, given["w_init"], shapes.default, self.fixed), quantize_w)
+        b = None
+        if given["with_bias"]:
+            b = self._written("b", parameter("b", shapes.bias, given["b_init"], ZEROS, self.fixed), quantize_b)
+        names = ("pad", "stride", "dilation", "group", "channel_last")
+        arguments = {name: given[name] for name in names if name in given}
+        y: Variable = self._function(given["inp"], w, b, base_axis=shapes.base_axis, **arguments)
+        return y
 
     def _written(self, name: str, p: Variable, quantizer: Quantizer | None) -> Variable:
         if quantizer is None:
             return p
-        init, default = self._given[f"{name.lower()}_init"], self.shapes.default if name == "W" else ZEROS
+        init, default = self._given[f"{name.lower()}_init"], self._shapes.default if name == "W" else ZEROS
         p_q = get_parameter_or_create(f"{name}_q", p.shape, initial(init, default), False)
         y = quantizer(p)
         return written(y, {p_q: y})
-
-    def applied(self, prefix: str, *inputs: Variable | None, **arguments: Any) -> Variable:
-        """The output of the function of F whose name begins with `prefix`, for the input and the other `inputs`."""
-        for name in ("pad", "stride", "dilation", "group", "channel_last"):
-            if name in self._given:
-                arguments[name] = self._given[name]
-        function = getattr(F, f"{prefix}{self._kind.base.__name__}")
-        y: Variable = function(self._given["inp"], *inputs, base_axis=self.shapes.base_axis, **arguments)
-        return y
 
 
 def layer(
@@ -105,13 +92,7 @@ def layer(
     extra = list(inspect.signature(variation).parameters.values())[1:]
     left_out = {"apply_w", "apply_b", *(() if channel_last else ("channel_last",))}
     base = [p for p in inspect.signature(kind.base).parameters.values() if p.name not in left_out]
-    at = [p.name for p in base].index("w_init")
-    ahead = [p for p in extra if p.kind is not p.KEYWORD_ONLY]
-    parameters = [
-        *base[:at], *[p for p in ahead if not p.name.endswith("_init")],
-        base[at], *[p for p in ahead if p.name.endswith("_init")],
-        *base[at + 1 : -1], *[p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in extra if p not in ahead], base[-1],
-    ]  # fmt: skip
+    parameters = [*base[:-1], *[p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in extra], base[-1]]
     signature = inspect.Signature(parameters, return_annotation="Variable")
     names = [p.name for p in parameters if p.name != "name"]
     defaults = {p.name: p.default for p in parameters if p.default is not p.empty and p.name != "name"}

@@ -56,12 +56,10 @@ SOUND: dict[Any, dict[str, Any]] = {
     F.while_loop: {"cond_fun": lambda c: F.sum(c) < 10, "body_fun": lambda c: c * 2, "init": X, "bound": 5},
     F.zeta: {"x": 2.0, "q": X},
     **{getattr(PF, f"{kind}affine"): AFFINE for kind in (
-        "", "binary_connect_", "binary_weight_", "fixed_point_quantized_", "inq_", "min_max_quantized_",
-        "pow2_quantized_", "pruned_")},
+        "", "fixed_point_quantized_", "min_max_quantized_", "pow2_quantized_", "pruned_")},
     PF.svd_affine: AFFINE | {"r": 1},
     **{getattr(PF, f"{kind}convolution"): CONV for kind in (
-        "", "de", "binary_connect_", "binary_weight_", "fixed_point_quantized_", "inq_", "min_max_quantized_",
-        "pow2_quantized_", "pruned_")},
+        "", "de", "fixed_point_quantized_", "min_max_quantized_", "pow2_quantized_", "pruned_")},
     PF.svd_convolution: CONV | {"r": 2},
     PF.deformable_convolution: CONV | {"offset": of(2, 18, 3, 3)},
     PF.depthwise_convolution: {"inp": IMAGE, "kernel": (3, 3)},

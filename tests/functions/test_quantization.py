@@ -1,4 +1,4 @@
-"""Quantisers and layers with quantised weights: values in every mode, what `forward()` writes, and training."""
+"""Quantisers: values in every mode, gradients, and what `forward()` writes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-import nngrad.parametric_functions as PF
-import nngrad.solvers as S
 from nngrad.graph import Variable
 from tests.refusals import refused
 from tests.together import Test, at_once
@@ -145,83 +143,29 @@ def test_where_the_gradient_of_a_range_goes() -> None:
 # ---------------------------------------------------------------- what a forward writes
 
 
-def test_in_the_body_of_a_loop() -> None:
-    w, signs = leaf([0.5], [-1.5]), from_(np.zeros((2, 1), "f"))
-    xs = from_(np.array([[[1.0, 2.0]], [[5.0, 1.0]]], "f"))
-    _, ys = F.scan(lambda _, x: (None, F.binary_connect_affine(x, w, signs)), None, xs)
+def test_a_range_in_the_body_of_a_loop() -> None:
+    low, high, *levels = [from_(np.array([[v]], "f")) for v in (-6, 6, 0, 8)]
+    w = leaf([1.0], [1.0])
+
+    def quantised(x: Variable) -> Variable:
+        return F.min_max_quantize(x * w, low, high, *levels, x_min_max=True)
+
+    xs = from_(np.array([[[0.0], [2.0]], [[-1.0], [3.0]]], "f"))
+    _, ys = F.scan(lambda _, x: (None, quantised(x)), None, xs)
     ys.forward()
-    assert ys.d.ravel().tolist() == [-1, 4]
-    assert signs.d.ravel().tolist() == [1, -1]
-    assert gradient(ys, w) == [[6], [3]]
-    signs.d = 0
-    _, gs = F.scan(lambda _, x: (None, nn.grad(F.sum(F.binary_connect_affine(x, w, signs) ** 2), [w])[0]), None, xs)
+    assert ys.d.ravel().tolist() == [0, 2, -1, 3]
+    assert (low.d, high.d) == (-1, 3)
+    assert gradient(ys, w) == [[-1], [5]]
+    low.d, high.d = -6, 6
+    _, gs = F.scan(lambda _, x: (None, nn.grad(F.sum(quantised(x) ** 2), [w])[0]), None, xs)
     gs.forward()
-    np.testing.assert_array_equal(gs.d, [[[-2], [-4]], [[40], [8]]])
-    assert signs.d.ravel().tolist() == [1, -1]
-
-
-# ---------------------------------------------------------------- powers of two step by step
-
-
-def incremental(w: Variable, fixed: Variable, **options: Any) -> Variable:
-    return F.inq_affine(from_(np.ones((1, w.shape[0]), "f")), w, fixed, **options)
-
-
-def test_the_larger_half_of_what_is_left_is_fixed_step_by_step() -> None:
-    w, fixed = leaf([0.9], [-0.2], [0.45], [0.01]), from_(np.zeros((4, 1), "f"))
-    y = incremental(w, fixed, inq_iterations=(1, 3, 4))
-    seen = []
-    for _ in range(5):
-        y.forward()
-        seen.append((fixed.d.ravel().tolist(), w.d.ravel().tolist()))
-        np.testing.assert_allclose(y.d.sum(), w.d.sum(), rtol=1e-6)
-        w.d = w.d * np.float32(0.9)  # as a solver does
-    w1, w2, w3 = (np.array([[-0.2, 0.01]]) * 0.9 ** np.array([[1], [2], [3]])).tolist()
-    assert seen[0] == ([0, 0, 0, 0], pytest.approx([0.9, -0.2, 0.45, 0.01]))
-    assert seen[1] == ([1, 0, 1, 0], pytest.approx([1, w1[0], 0.5, w1[1]]))
-    assert seen[2] == ([1, 0, 1, 0], pytest.approx([1, w2[0], 0.5, w2[1]]))
-    assert seen[3] == ([1, 1, 1, 0], pytest.approx([1, -0.125, 0.5, w3[1]]))
-    assert seen[4] == ([1, 1, 1, 1], [1, -0.125, 0.5, 0])
-
-
-@pytest.mark.parametrize("bits", [2, 3, 5])
-def test_codes_are_the_nearest_powers_of_two(bits: int) -> None:
-    values = np.random.default_rng(bits).standard_normal((200, 1)).astype("f")
-    w = leaf(*values)
-    incremental(w, from_(np.ones((200, 1), "f")), num_bits=bits).forward()
-    largest = 2.0 ** np.floor(np.log2(np.abs(values).max() / 0.75))
-    codes = largest / 2.0 ** np.arange(2 ** (bits - 2))
-    codes = np.concatenate([codes, -codes, [0]])
-    np.testing.assert_array_equal(w.d, codes[np.argmin(np.abs(values - codes), axis=1)][:, None])
-
-
-def test_a_random_half_follows_from_the_seed() -> None:
-    def drawn(seed: int) -> Any:
-        fixed = from_(np.zeros((64, 1), "f"))
-        options = {"inq_iterations": (0, 1, 9), "selection_algorithm": "random", "seed": seed}
-        y = incremental(leaf(*np.ones((64, 1))), fixed, **options)
-        shares = []
-        for _ in range(2):
-            y.forward()
-            shares.append(fixed.d.copy())
-        assert 16 < shares[0].sum() < 48 < shares[1].sum() + 8 < 72
-        assert (shares[1] >= shares[0]).all()
-        return shares[0]
-
-    assert (drawn(3) == drawn(3)).all()
-    assert (drawn(3) != drawn(4)).any()
-
-
-def test_a_training_step_refuses_weights_that_the_graph_writes() -> None:
-    loss = F.sum(PF.inq_affine(leaf([1.0, 2.0]), 2, inq_iterations=(3,)))
-    with pytest.raises(ValueError, match="cannot train 'inq_affine/W', which the graph itself writes to"):
-        nn.train_step(loss, nn.get_parameters(), S.Sgd(0.1))
+    np.testing.assert_array_equal(gs.d.ravel(), [0, 8, 2, 18])
+    assert (low.d, high.d) == (-1, 3)
 
 
 # ---------------------------------------------------------------- what is refused
 
 X, ONE = leaf([1.0, 2.0]), np.zeros((1, 1), "f")
-W = leaf([1.0], [2.0])
 FAILING: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (ValueError, "must be between 2 and 32 bits, including 1 for sign, got 1", lambda: F.fixed_point_quantize(X, n=1)),
     (ValueError, "must be between 3 and 32 bits, including 2 for sign and with_zero", lambda: F.pow2_quantize(X, n=2)),
@@ -230,9 +174,6 @@ FAILING: list[tuple[type[Exception], str, Callable[[], Any]]] = [
     (ValueError, "dtype must be int8 or uint8, got int16", lambda: F.quantize_linear(X, ONE, ONE, dtype="int16")),
     (TypeError, "scale must have a floating dtype, got", lambda: F.dequantize_linear(X, np.ones((1, 1), np.int8), ONE)),
     (TypeError, "x must have the dtype of y, float32", lambda: F.straight_through(X, np.ones((1, 2), np.int32))),
-    (ValueError, "binary_weight must have the shape of weight", lambda: F.binary_connect_affine(X, W, X)),
-    (ValueError, r"alpha must have 1.*got \(2,\)", lambda: F.binary_weight_affine(X, W, W.d, np.ones(2, "f"))),
-    (ValueError, "indicator_fixedweights must have the shape of", lambda: F.inq_affine(X, W, X)),
 ]
 
 

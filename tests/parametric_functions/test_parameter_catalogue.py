@@ -96,21 +96,11 @@ TABLE: dict[str, tuple[Callable[..., Any], Facts]] = {
     "affine": (lambda f: f(VECTORS, 5), affine_of("affine")),
     "svd_affine": (lambda f: f(VECTORS, 5, 2), in_scope("svd_affine", {
         "U": Fact((12, 2), None), "V": Fact((2, 5), None), "b": Fact((5,))})),
-    "binary_connect_affine": (lambda f: f(VECTORS, 5),
-                              affine_of("bicon_affine", Wb=kept(12, 5, starts=glorot(12, 5)))),
-    "binary_weight_affine": (lambda f: f(VECTORS, 5),
-                             affine_of("bwn_affine", Wb=kept(12, 5, starts=glorot(12, 5)), alpha=kept(5))),
-    "inq_affine": (lambda f: f(VECTORS, 5), affine_of("inq_affine", I=kept(12, 5))),
     "convolution": (lambda f: f(IMAGES, 6, (3, 2)), convolution_of("conv")),
     "svd_convolution": (lambda f: f(IMAGES, 6, (3, 2), 2), in_scope("svd_conv", {
         "U": Fact((8, 3, 2), None), "V": Fact((6, 8, 1, 1), None), "b": Fact((6,))})),
     "cpd3_convolution": (lambda f: f(IMAGES, 6, (3, 2), 3), in_scope("cpd3_conv", {
         "I": Fact((3, 4, 1, 1), None), "K": Fact((3, 3, 2), None), "O": Fact((6, 3, 1, 1), None), "b": Fact((6,))})),
-    "binary_connect_convolution": (lambda f: f(IMAGES, 6, (3, 2)), convolution_of(
-        "bicon_conv", Wb=kept(6, 4, 3, 2, starts=glorot(4, 6, 6)))),
-    "binary_weight_convolution": (lambda f: f(IMAGES, 6, (3, 2)), convolution_of(
-        "bwn_conv", Wb=kept(6, 4, 3, 2, starts=glorot(4, 6, 6)), alpha=kept(6))),
-    "inq_convolution": (lambda f: f(IMAGES, 6, (3, 2)), convolution_of("inq_conv", I=kept(6, 4, 3, 2))),
     "deformable_convolution": (lambda f: f(IMAGES, 6, (3, 2), leaf(2, 12, 4, 5)), convolution_of("deformable_conv")),
     "depthwise_convolution": (lambda f: f(IMAGES, (3, 2), multiplier=2), in_scope("depthwise_conv", {
         "W": Fact((8, 3, 2), glorot(8, 4, 6)), "b": Fact((8,))})),

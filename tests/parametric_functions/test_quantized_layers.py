@@ -53,12 +53,6 @@ QUANTISED: list[tuple[Callable[[], Variable], Callable[..., Variable]]] = [
     (lambda: PF.min_max_quantized_convolution(
         IMAGES, 4, (3, 2), qr_min_w_init=-0.1, qr_max_w_init=0.3, with_bias=False),
      lambda w, **_: F.convolution(IMAGES, F.min_max_quantize(w, *ends(4, -0.1, 0.3, 255)))),
-    (lambda: PF.binary_connect_convolution(IMAGES, 4, (3, 2), group=2, pad=1, stride=2, with_bias=False),
-     lambda w, **_: F.convolution(IMAGES, F.sign(w), group=2, pad=1, stride=2)),
-    (lambda: PF.binary_weight_convolution(IMAGES, 4, (3, 2), group=2, b_init=drawn(4)),
-     lambda w, b, **_: F.convolution(IMAGES, F.sign(w) * np.abs(w).mean((1, 2, 3), keepdims=True), b, group=2)),
-    (lambda: PF.inq_convolution(IMAGES, 4, (3, 2), group=2, inq_iterations=0, b_init=drawn(4)),
-     lambda w, b, **_: F.convolution(IMAGES, w, b, group=2)),
 ]  # fmt: skip
 
 
@@ -102,7 +96,7 @@ def test_parameters_that_are_fixed() -> None:
 # ---------------------------------------------------------------- what is refused
 
 FAILING: list[tuple[str, Callable[[], Any]]] = [
-    ("binary_connect_affine: base_axis", lambda: PF.binary_connect_affine(X, 5, base_axis=7)),
+    ("pruned_affine: base_axis", lambda: PF.pruned_affine(X, 5, base_axis=7)),
     (r"pruned_convolution\(.*group=3\): channels must be a multiple of 3, got 4",
      lambda: PF.pruned_convolution(IMAGES, 6, (3, 2), group=3)),
     ("n must be between 2 and 32", lambda: PF.fixed_point_quantized_affine(X, 5, n_w=1)),
@@ -114,16 +108,16 @@ test_errors = refused(FAILING, after=lambda: not nn.get_parameters(grad_only=Fal
 
 
 def test_arguments_go_by_position_or_by_name() -> None:
-    first = PF.binary_connect_affine(X, 3, 2, 0.5, 0.3)
-    second = PF.binary_connect_affine(X, w_init=0.3, n_outmaps=3, quantize_zero_to=0.5, base_axis=2)
+    first = PF.fixed_point_quantized_affine(X, 3, 2, 0.3)
+    second = PF.fixed_point_quantized_affine(X, w_init=0.3, n_outmaps=3, base_axis=2)
     np.testing.assert_array_equal(first.d, second.d)
     named = PF.pruned_affine(X, 3, 1, None, None, False, None, True, True, 0.5, True, 0.5, "last")
     assert named.shape == (2, 3) and "last/pruned_affine/W" in nn.get_parameters()
 
 
 @pytest.mark.parametrize(("call", "message"), [
-    (lambda: PF.inq_affine(X), "inq_affine: missing a required argument: 'n_outmaps'"),
-    (lambda: PF.inq_affine(X, 3, n_outmaps=3), "inq_affine: multiple values for argument 'n_outmaps'"),
+    (lambda: PF.pruned_affine(X), "pruned_affine: missing a required argument: 'n_outmaps'"),
+    (lambda: PF.pruned_affine(X, 3, n_outmaps=3), "pruned_affine: multiple values for argument 'n_outmaps'"),
     (lambda: PF.pruned_affine(X, *[3] * 13), "pruned_affine: too many positional arguments"),
     (lambda: PF.pruned_affine(X, 3, rate=0.5), "pruned_affine: .*'rate'.*rate_w"),
     (lambda: PF.min_max_quantized_affine(X, 3, w_min_max="yes"), "w_min_max"),

@@ -98,7 +98,7 @@ FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "rounding",
             "weighting",
             "units", "convolution", "deformable", "separable", "pooling", "patches", "fourier", "resampling",
             "weighted_points", "warping", "regions", "detection", "batch_statistics", "normalization", "fused",
-            "attention", "quantization", "quantized_layers", "recurrent", "packed_sequences", "loss", "distances",
+            "attention", "quantization", "recurrent", "packed_sequences", "loss", "distances",
             "likelihoods", "stochastic", "noise", "distributions", "augmentation", "images", "collectives")
 
 
