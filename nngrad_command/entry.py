@@ -23,8 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     top = argparse.ArgumentParser(prog="nngrad", description=DESCRIPTION)
-    top.add_argument("--version", action="version", version=f"nngrad {__version__}")
-    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    top.add_argument("--version", action="store_true", help="show the version and exit")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND")
     demo = commands.add_parser("demo", description=DEMO,
                                help="train a small GAN with a gradient penalty, and draw what it makes")
     demo.add_argument("--steps", type=int, default=10000, metavar="N",
@@ -40,6 +40,11 @@ def _run(arguments: Sequence[str] | None) -> int:
                          help="how long imports and devices may take to answer (default: 120)")
     command.set_defaults(run=lambda options: doctor.examine(options.time_limit))
     options = top.parse_args(arguments)
+    if options.version:  # argparse's own way ignores errors of the output
+        print(f"nngrad {__version__}")
+        return 0
+    if "run" not in options:
+        top.error("the following arguments are required: COMMAND")
     code: int = options.run(options)
     return code
 

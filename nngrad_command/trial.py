@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from functools import partial
 from typing import Any
 
@@ -42,7 +43,8 @@ def _attempt(name: str, run: Callable[[], Any], ends: bool = False) -> bool:
     it may leave a state that breaks later ones."""
     print(f"{name}: ", end="", flush=True)
     try:
-        run()
+        with redirect_stdout(sys.stderr):  # what packages print is no part of the report
+            run()
     except BaseException as error:
         cause = cause_of(error)
         # The location distinguishes a damaged package from an unrelated file of the same name.

@@ -338,7 +338,7 @@ def is_heard_by(module: str, kind: Kind) -> None:
     Nothing hears them if it was left out."""
 
     def tell(event: Any) -> None:
-        if is_there(module):
+        if module in sys.modules or is_there(module):
             sys.modules[module].hear(event)
 
     _EVERYWHERE[kind] += (tell,)

@@ -24,17 +24,15 @@ from nngrad_command.doctor import known_of
 from nngrad_command.installation import Requirement, parsed, release_of
 
 
-def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
-    for option, expected in (("--version", "nngrad "), ("--help", "commands:")):
-        with pytest.raises(SystemExit) as stopped:
-            entry.main([option])
-        assert stopped.value.code == 0
-        assert expected in capsys.readouterr().out
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert entry.main(["--version"]) == 0
+    assert "nngrad " in capsys.readouterr().out
 
 
 def test_help_names_each_command(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as stopped:
         entry.main(["--help"])
+    assert stopped.value.code == 0
     text = capsys.readouterr().out
     commands = "demo", "doctor"
     assert all(f"\n    {command} " in text for command in commands)

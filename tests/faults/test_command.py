@@ -184,7 +184,7 @@ def test_doctor_survives_a_backend_that_fails(code: str, says: str, installation
 def test_doctor_takes_a_step_on_each_device() -> None:
     done = command(["doctor"], JAX_PLATFORMS="cpu", XLA_FLAGS="--xla_force_host_platform_device_count=2")
     assert done.returncode == 0
-    for expected in (*[f"device cpu:{number} (cpu): works" for number in range(2)], *REQUIRED, "python", "x64"):
+    for expected in (*[f"device cpu:{number} (cpu): works" for number in range(2)], *REQUIRED, "python"):
         assert expected in done.stdout
 
 
@@ -209,7 +209,7 @@ def test_doctor_tells_which_device_fails(installation: Installation) -> None:
     done = installation.run("doctor")
     assert done.returncode == 1
     for number in range(3):
-        assert f"device gpu:{number} (model): fails: RuntimeError: number {number}\n" in done.stdout, done.stdout
+        assert f"device gpu:{number} (model): fails: RuntimeError: number {number} (" in done.stdout, done.stdout
 
 
 # ---------------------------------------------------------------- output
@@ -239,7 +239,7 @@ def test_output_that_is_closed() -> None:
 def test_nothing_is_said_where_the_reader_has_gone() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([sys.executable, "-m", "nngrad_command", "--help"], stdout=writer,
+    done = subprocess.run([sys.executable, "-m", "nngrad_command", "--version"], stdout=writer,
                           env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writer)
     assert done.stderr == ""

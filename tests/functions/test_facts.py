@@ -119,6 +119,7 @@ BY_NATURE: dict[str, str] = {
     "inspection/recomputation.py": "the same marks",
     "jax/primitives/complex_numbers.py": "a table of the functions that stand for primitives",
     "jax/primitives/elementwise.py": "a table of the functions that stand for primitives",
+    "jax/primitives/matrices.py": "a table of the functions that stand for primitives",
     "jax/primitives/movement.py": "movements that JAX writes one after another, which it makes one",
     "jax/primitives/points.py": "zeros that JAX adds to, which it leaves out",
     "jax/primitives/reductions.py": "a table of the functions that stand for primitives",
