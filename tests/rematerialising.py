@@ -11,7 +11,7 @@ import numpy as np
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.extend import Function, Variable, executables, interpret, linearize, lower
+from nngrad.extend import Function, Variable, engine, executables, interpret, linearize, lower
 from nngrad.memory import timeline
 from tests.costs import compilations
 from tests.oracle import compiled_cheaply
@@ -72,6 +72,17 @@ def allotted(outputs: Sequence[Variable]) -> int:
 def structure_alone() -> Any:
     """A context where compilers tell nothing of memory, so that structure alone decides, and nothing is compiled."""
     return patch("nngrad.execution.compiled.Executables.temporary_bytes", lambda self, program: None)
+
+
+@contextmanager
+def in_chunks() -> Iterator[None]:
+    """A context where directions are computed in chunks if that is asked for, whether or not it saves memory."""
+    peak_bytes = engine.peak_bytes
+    engine.peak_bytes = lambda outputs: -len(linearize(outputs).program.block.steps)  # the longest first
+    try:
+        yield
+    finally:
+        engine.peak_bytes = peak_bytes
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import nngrad.functions as F
 
 from ..autodiff.carried import followed_axes
 from ..functions.array import zeros_like
-from ..graph import Variable, path_between
+from ..graph import Variable, engine, path_between
 from ..graph.block import new_leaves
 from .vectorize import substituted, vectorize
 
@@ -53,9 +53,10 @@ def several_over_directions(
     ys = along(t)
     if count == 0:
         return [zeros_like(y) if collapse else F.constant(val=0, shape=(0, *y.shape), dtype=y.dtype) for y in ys]
+    whole = _along_unit_vectors(ys, t, lead, collapse)
     if chunk is None or chunk >= count:
-        return _along_unit_vectors(ys, t, lead, collapse)
-    return in_chunks(ys, [(t, lambda first, n: unit_vectors(x, lead, first, n))], count, chunk, collapse)
+        return whole
+    return in_chunks(ys, [(t, lambda first, n: unit_vectors(x, lead, first, n))], count, chunk, whole, collapse)
 
 
 Vectors = Callable[[int, int], Variable]
@@ -63,9 +64,12 @@ Vectors = Callable[[int, int], Variable]
 
 
 def in_chunks(
-    ys: Sequence[Variable], values: Sequence[tuple[Variable, Vectors]], count: int, chunk: int, collapse: bool
+    ys: Sequence[Variable], values: Sequence[tuple[Variable, Vectors]], count: int, chunk: int, whole: list[Variable],
+    collapse: bool,
 ) -> list[Variable]:
-    """`ys` for `count` values of some leaves, `chunk` at a time, each chunk after the one before."""
+    """`ys` for `count` values of some leaves, `chunk` at a time, each chunk after the one before; or as in `whole`, for
+    all values at once, if its program holds fewer bytes: where the directions share what they depend on, as those of a
+    sum over pairs of particles, nothing has to be computed for each."""
     parts: list[list[Variable]] = []
     for first in range(0, count, int(chunk)):
         substitutes = {t: vectors(first, min(int(chunk), count - first)) for t, vectors in values}
@@ -73,9 +77,8 @@ def in_chunks(
             before = [F.unlink(y) for y in parts[-1]]
             substitutes = {t: F.optimization_barrier(v, *before) for t, v in substitutes.items()}
         parts.append(vectorize(ys, substitutes, collapse))
-    if len(parts) == 1:
-        return parts[0]
-    return [F.add_n(*part) if collapse else F.concatenate(*part, axis=0) for part in zip(*parts, strict=True)]
+    joined = [F.add_n(*part) if collapse else F.concatenate(*part, axis=0) for part in zip(*parts, strict=True)]
+    return min(whole, joined, key=engine.peak_bytes)
 
 
 def _along_unit_vectors(outputs: Sequence[Variable], t: Variable, lead: int, collapse: bool) -> list[Variable]:

@@ -23,6 +23,7 @@ from ..graph import Variable
 from ..graph.arguments import checked_choice, checked_count
 from ..graph.spec import Spec
 from .directions import Vectors, in_chunks
+from .vectorize import vectorize
 
 KINDS = ("sparse", "rademacher", "gaussian")
 """The distributions of directions."""
@@ -99,4 +100,5 @@ def unit_vectors_along(chosen: Variable, x: Spec, lead: int) -> Variable:
 
 def sum_over(y: Variable, values: Sequence[tuple[Variable, Vectors]], count: int, chunk: int | None) -> Variable:
     """The sum of `y` over `count` values of each of the placeholders, computed `chunk` at a time, or all at once."""
-    return in_chunks([y], values, count, count if chunk is None else chunk, True)[0]
+    whole = vectorize([y], {t: vectors(0, count) for t, vectors in values}, True)
+    return whole[0] if chunk is None or chunk >= count else in_chunks([y], values, count, chunk, whole, True)[0]

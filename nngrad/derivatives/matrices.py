@@ -7,6 +7,7 @@ from typing import Any, overload
 
 import nngrad.functions as F
 
+from ..autodiff.request import variables
 from ..graph import Variable
 from .directions import over_directions, several_over_directions
 from .parts import (
@@ -162,21 +163,30 @@ def _arranged(blocks: list[Variable], y: Variable | Variables, x: Variable | Var
     return tuple([tuple(blocks[i * len(x) : (i + 1) * len(x)]) for i in range(len(y))])
 
 
-def hessian_diagonal(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
+@overload
+def hessian_diagonal(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable: ...
+@overload
+def hessian_diagonal(y: Variable, x: Any, batched: bool = True, chunk: int | None = None) -> list[Variable]: ...
+def hessian_diagonal(
+    y: Variable, x: Any, batched: bool = True, chunk: int | None = None
+) -> Variable | list[Variable]:
     """The second derivative of a scalar by each element of `x`, by forward over forward.
 
     Args:
         y: `(B,)` or `(B, 1)`: a number for each row. With `batched=False` one number, of any shape.
-        x: `(B, *d)`, or of any shape with `batched=False`.
+        x: `(B, *d)`, or of any shape with `batched=False`; or several such Variables, as in `nn.grad`.
         batched: Whether rows are independent; see `nngrad.derivatives`.
         chunk: How many elements are processed at once, to bound the memory; None for all.
 
     Returns:
-        In the shape of `x`: d^2 y[b] / dx[b, i]^2.
+        In the shape of `x`: d^2 y[b] / dx[b, i]^2. For several x a list.
 
     Raises:
         TypeError, ValueError, MissingRule: As in `hessian`.
     """
+    if not isinstance(x, Variable):
+        several = variables(as_list(x, "hessian_diagonal: x"), "hessian_diagonal: x")
+        return [hessian_diagonal(y, u, batched, chunk) for u in several]
     lead = checked("hessian_diagonal", y, x, batched, chunk, scalar=True)
 
     def build() -> Variable:

@@ -38,8 +38,8 @@ class Engine:
 
     __slots__ = (
         "argument_elsewhere", "backward", "body_batched", "body_gradient", "body_tangent", "constant", "counterpart",
-        "evaluate", "forget", "forward", "name_elsewhere", "policy_key", "rematerialised", "run_functions",
-        "warn_of_cancelled",
+        "evaluate", "forget", "forward", "name_elsewhere", "peak_bytes", "policy_key", "rematerialised",
+        "run_functions", "warn_of_cancelled",
     )  # fmt: skip
 
     evaluate: Callable[[Variable], None]
@@ -62,6 +62,8 @@ class Engine:
     """Rebuilds gradients to recompute some forward values, by the policy of `nn.grad` or by marks in the graph."""
     policy_key: Callable[..., Any]
     """A cache key for such a policy and the marks of functions."""
+    peak_bytes: Callable[[list[Variable]], int]
+    """The most bytes of temporaries that the program of some Variables holds, by its structure."""
     warn_of_cancelled: Callable[[Sequence[Variable], Sequence[Function], set[int], Sequence[Function]], None]
     """`warn_of_cancelled(outputs, path, active, estimates)` warns where one of `estimates`, functions on the path of a
     gradient that pass gradients unchanged, cancels a derivative; `active` are the ids of the Variables on the path."""

@@ -30,6 +30,8 @@ from ..extend import (
     Op,
     Program,
     Spec,
+    Variable,
+    linearize,
     operands_first,
     prepared,
 )
@@ -88,6 +90,11 @@ def timeline(program: Program, as_compiled: bool = True) -> Timeline:
             they have the numbers in `program`.
     """
     return _timeline(prepared(program).block if as_compiled else program.block)
+
+
+def peak_bytes(outputs: list[Variable]) -> int:
+    """Implements `engine.peak_bytes`."""
+    return timeline(linearize(outputs).program).peak
 
 
 def _timeline(block: Block) -> Timeline:
