@@ -118,10 +118,8 @@ def summed_product(
     f: Function, inputs: Sequence[Terms | None], plain: Sequence[Variable], sizes: Shape
 ) -> Variable | None:
     """The sum over all directions of a product of two values along them, possibly the same one, and of values without
-    directions; None if `f` is not such a product, or if no two terms are diagonal along different axes.
-
-    Args, Returns:
-        As in `additive_groups`.
+    directions; None if `f` is not such a product, or if no two terms are diagonal along different axes. The arguments
+    are those of `additive_groups`.
     """
     powers, carried = powers_of(f), _carried(f, inputs)
     moved = [i for i, terms in enumerate(inputs) if terms for _ in range(max(powers[i], 0))]
