@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import copy_context
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -45,15 +45,27 @@ RAISES_WITH_INIT = {
 }
 P = ParamSpec("P")
 R = TypeVar("R")
+Result = TypeVar("Result", covariant=True)
 
 
 Sharding: TypeAlias = "str | Mapping[str, Spec] | None"
 """The argument `sharding`: shardings of parameters by name, or one mesh axis for all of them. None changes nothing."""
 
 
+class Parametric(Protocol[P, Result]):
+    """A function that also takes `name` and `sharding`."""
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Result: ...
+    @overload
+    def __call__(self, *args: Any, name: str | None, **kwargs: Any) -> Result: ...
+    @overload
+    def __call__(self, *args: Any, sharding: Sharding, **kwargs: Any) -> Result: ...
+
+
 def parametric_function_api(
     scope_name: str | None = None, param_desc: Iterable[tuple[Any, ...]] = ()
-) -> Callable[[Callable[..., R]], Callable[..., R]]:
+) -> Callable[[Callable[P, R]], Parametric[P, R]]:
     """Put a function's parameters into the scope `scope_name`, and give it a last argument `name`.
 
     `name` is a scope around that one; None for no scope. The keyword `sharding` shards its parameters over the axes of
@@ -70,7 +82,7 @@ def parametric_function_api(
         TypeError: The function has an argument `name` of its own.
     """
 
-    def decorate(body: Callable[..., R]) -> Callable[..., R]:
+    def decorate(body: Callable[P, R]) -> Callable[..., R]:
         parameters = inspect.signature(body).parameters
         if "name" in parameters:
             raise TypeError(f"{body.__name__}: parametric_function_api adds the argument `name`. Remove it")

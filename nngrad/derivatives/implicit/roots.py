@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
+
+import jax
+import numpy as np
 
 import nngrad.functions as F
 
@@ -119,6 +122,18 @@ def fixed_point(
         "fixed_point", residual, function, packing, method, FIXED_POINT, tol, maxiter, linear, unconverged,
         iterative="iterate" if method == "iterate" else "gmres", known=OF_FIXED_POINTS,
     )  # fmt: skip
+
+
+@overload
+def minimize(
+    fun: Callable[[Variable], Variable], x0: Variable | np.ndarray[Any, Any] | jax.Array | float, method: str = ...,
+    *, tol: float | None = ..., maxiter: int = ..., linear: str | None = ..., unconverged: str = ...,
+) -> tuple[Variable, Convergence]: ...
+@overload
+def minimize(
+    fun: Callable[[Any], Variable], x0: Any, method: str = ...,
+    *, tol: float | None = ..., maxiter: int = ..., linear: str | None = ..., unconverged: str = ...,
+) -> tuple[Any, Convergence]: ...  # fmt: skip
 
 
 @at_full_precision
