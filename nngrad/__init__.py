@@ -217,7 +217,7 @@ _MODULE_OF = {name: module for module, names in _ELSEWHERE.items() for name in n
 
 _is_there(f"{__name__}.cpu")  # which registers its passes
 _is_heard_by(f"{__name__}.compilations", "compiled")
-_is_provided_by(f"{__name__}.memory", _engine, "policy_key", "rematerialised")
+_is_provided_by(f"{__name__}.memory", _engine, "peak_bytes", "policy_key", "rematerialised")
 _is_provided_by(f"{__name__}.inspection.estimates", _engine, "warn_of_cancelled")
 _is_provided_by(f"{__name__}.memory", Variable, "recompute")
 _is_provided_by(f"{__name__}.parallel.devices.grid", _Placement, "across", "mesh_of")

@@ -10,7 +10,7 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any
 
@@ -133,22 +133,15 @@ class _OwnStreams:
         self._alive: weakref.WeakValueDictionary[tuple[int, int], KeyStream] = weakref.WeakValueDictionary()
         self._to_come: dict[int, list[Position]] = {}  # for streams that are not made yet
 
-    def new(self, seed: int, position: Position | None = None) -> KeyStream:
-        """A new stream, at the position restored for it, at `position`, or at its beginning."""
+    def new(self, seed: int) -> KeyStream:
+        """A new stream, at the position restored for it, or at its beginning."""
         stream = KeyStream(seed)
         with self._lock:
             number = self._made[seed] = self._made.get(seed, 0) + 1
             self._alive[seed, number] = stream
             if self._to_come.get(seed):
                 stream.go_to(self._to_come[seed].pop(0))
-            elif position is not None:
-                stream.go_to(position)
         return stream
-
-    def seed_of(self, stream: KeyStream) -> int | None:
-        """The seed of a stream, or None if it is not one of these."""
-        with self._lock:
-            return next((seed for (seed, _), known in self._alive.items() if known is stream), None)
 
     def get(self) -> list[tuple[int, list[Position]]]:
         """The positions of each seed's streams, in order of creation.
@@ -232,20 +225,6 @@ def next_key() -> Key:
 def key_source(seed: int = -1) -> KeyStream | _OfThread:
     """The source of a random function's keys: the thread's stream for -1, else a new stream with this seed."""
     return _OfThread() if seed == -1 else _streams.new(seed)
-
-
-def place_of_source(source: Callable[[], Key]) -> tuple[int, Position] | tuple[()] | None:
-    """The state of a source from `key_source`: the seed and position of a stream with its own seed, or () for the
-    thread's stream. None for any other source."""
-    if isinstance(source, _OfThread):
-        return ()
-    seed = _streams.seed_of(source) if isinstance(source, KeyStream) else None
-    return None if seed is None or not isinstance(source, KeyStream) else (seed, source.position)
-
-
-def source_at(seed: int, position: Position) -> KeyStream:
-    """A new stream with its own seed, which continues from a position."""
-    return _streams.new(seed, position)
 
 
 def get_draws() -> dict[str, Any]:

@@ -101,7 +101,7 @@ class _Layouts:
         return wanted
 
     def _moves(self, call: Call) -> bool:
-        """True for a call that should be computed with channels last; it can be."""
+        """True if a call, which can be computed with channels last, should be."""
         (first, *_), ndim = call.ins or (0,), self._specs[call.outs[0]].ndim
         if self._is_convolution(call):
             return True

@@ -49,7 +49,7 @@ from ..graph.process import check_not_traced, check_process, interrupt_safe, jax
 from ..graph.signatures import explained
 from ..graph.spec import Spec, array_of, dtype_of, spec_of, x64_if
 from ..graph.traverse import as_made, functions_of, operands_first
-from ..graph.value import Value, on_host, together
+from ..graph.value import Value, on_host
 from ..graph.variable import leaf_of
 from ..rewrite.builder import RULES, rewriting_rule
 from ..rewrite.sums import summands
@@ -66,6 +66,6 @@ __all__ = [
     "host_array", "interpret", "interrupt_safe", "jax_internal", "key_of", "leaf_of", "leaves_of", "linearize",
     "lower", "lowering_passes", "missing_in_jax", "named_axes", "no_attribute", "non_differentiable", "on_host",
     "op", "operands_first", "path_between", "placeholder", "placement", "prepared", "provide", "reached_leaves",
-    "register_pass", "results_of", "rewriting_rule", "slopes", "spec_of", "summands", "together", "variables",
+    "register_pass", "results_of", "rewriting_rule", "slopes", "spec_of", "summands", "variables",
     "warn_user", "watch", "watching_for_users_code", "x64_if",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ Below: arrays that are given as values, which dtypes they may have, and what fit
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -134,18 +134,6 @@ def has_name(sizes: Iterable[Any]) -> bool:
     """True if any size is symbolic."""
     return any([type(n) is not int and is_symbolic_dim(n) for n in sizes])
 
-
-def surely(holds: Callable[[], bool]) -> bool:
-    """True if a comparison of sizes holds; False if it involves a symbolic size and is inconclusive. Use it only where
-    both answers are correct, and one is merely faster."""
-    try:
-        return bool(holds())
-    except Exception as error:
-        if type(error).__name__ != "InconclusiveDimensionOperation":
-            raise
-        return False
-
-# ---------------------------------------------------------------- arrays that are given
 
 
 def array_of(value: object, name: str, dtype: DType | None = None) -> Any:

@@ -2,6 +2,8 @@
 
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -42,3 +44,20 @@ def test_passes_and_compilations_are_events() -> None:
     (event,) = compiled
     assert event.seconds > 0 and len(event.program.block.steps) == 3
     assert event.place.file == __file__ and event.place.code.startswith("assert y.d")
+
+
+UNSET = """
+import nngrad
+from nngrad.graph.engine import Engine, _providers, engine
+for name in Engine.__slots__:
+    try:
+        object.__getattribute__(engine, name)
+    except AttributeError:
+        if name not in _providers:
+            print(name)
+"""
+
+
+def test_all_that_the_engine_declares_is_there_or_is_imported_on_first_use() -> None:
+    """In a process that has imported nngrad and used nothing of it."""
+    assert subprocess.run([sys.executable, "-c", UNSET], capture_output=True, text=True, check=True).stdout == ""
