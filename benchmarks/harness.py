@@ -187,10 +187,14 @@ def figures_of(
 def in_turns(
     runs: Mapping[str, Contender], smoke: bool, of_rounds: Callable[[list[float]], float], rounds: tuple[int, int]
 ) -> dict[str, float]:
-    """Seconds per call. Each result is waited for at the end of its round; every other round is in reverse order."""
+    """Seconds per call. Each result is waited for at the end of its round; every other round is in reverse order.
+
+    From the third call on: what nngrad reads is compiled quickly for the first, at its best for the second.
+    """
     once = {}
     for name, run in runs.items():
-        wait_for(run())
+        for _ in range(2):
+            wait_for(run())
         start = time.perf_counter()
         wait_for(run())
         once[name] = time.perf_counter() - start
@@ -349,7 +353,6 @@ def shown(seconds: float) -> str:
     return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-@nn.deterministic()  # what is measured is the best executable
 def worker(part: str, case: str, *names: str) -> None:
     """Measure some ways of a case, and print their figures as JSON."""
     cases: Iterable[Case] = module_of(part).cases(False)
