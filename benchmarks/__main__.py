@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import jax
 from rich.console import Console
 from rich.table import Table
 
 import nngrad as nn
+from nngrad.extend import Executable
 
 from . import report
 from .check import check
@@ -21,7 +25,7 @@ PARTS = (
     "building", "critic", "classifier", "rebuilding", "derivatives", "drop_in", "physics", "operators",
     "operator_learning", "order_four", "packages", "catalogue", "loops", "passes", "per_sample", "sparse",
     "forward_laplacian", "attention", "curvature", "potential", "training", "stochastic", "memory", "viewing",
-    "first_result", "scaling",
+    "first_result", "scaling", "growth",
 )  # fmt: skip
 """Each is a file here, and one of results."""
 
@@ -61,23 +65,44 @@ def main() -> None:
 
 def run(names: list[str], smoke: bool, write: bool) -> None:
     """Measure, print, and perhaps keep."""
-    from .lowering import PLATFORMS, lowered_too
-
     rows: list[Row] = []
     with lowered_too() if smoke else nullcontext() as lowered:
         for name in names:
-            of_part, figures = measured(name, smoke)
+            of_part = measured(name, smoke)
             rows += of_part
             if write:
                 folder = report.KEPT if jax.default_backend() == "cpu" else report.ON_GPU
                 report.keep(folder / f"{name}.json", of_part)
                 if hasattr(module_of(name), "save"):
-                    module_of(name).save(figures)
+                    module_of(name).save()
     show(rows)
     if lowered is not None:
-        print(f"{lowered.count} programs were lowered for {', '.join(PLATFORMS)} as well")
+        print(f"{len(lowered)} programs were lowered for other platforms as well")
     if write:
         report.write_pages()
+
+
+@contextmanager
+def lowered_too() -> Iterator[list[set[str]]]:
+    """Within, each program that nngrad traces to compile it is lowered for platforms that are not at hand as well.
+
+    Raises:
+        ValueError: At the end: one calls what is for CPUs.
+    """
+    from tests.lowered import PLATFORMS, detours, lowered_for
+
+    found: list[set[str]] = []
+    look_at = Executable._look_at
+
+    def and_lower(executable: Executable, traced: Any) -> None:
+        look_at(executable, traced)
+        found.append(set(detours(lowered_for(traced, *PLATFORMS))))
+
+    with patch.object(Executable, "_look_at", and_lower):
+        yield found
+    if any(found):
+        raise ValueError(f"of {len(found)} programs lowered for {', '.join(PLATFORMS)} some call "
+                         f"{', '.join(sorted(set().union(*found)))}, which is for CPUs")
 
 
 def commits() -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from typing import Any, NamedTuple
 
 import jax
@@ -13,22 +14,10 @@ from nngrad.parallel.devices.grid import Mesh
 from nngrad.solvers.in_place import placed_on
 from nngrad.training.step import TrainStep
 
-KINDS = ("all-reduce", "all-gather", "all-to-all", "collective-permute", "reduce-scatter")
-_COLLECTIVE = re.compile(rf"= (.*?) ({'|'.join(KINDS)})(?:-start)?\(")
-_ARRAY = re.compile(r"([a-z]+)(\d+)?\[([\d,]*)\]")
-
-
-_OPTIONS: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}
+_COLLECTIVE = re.compile(r"= (.*?) (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\(")
+_ARRAY = re.compile(r"[a-z]+(\d+)?\[([\d,]*)\]")
+OPTIONS: dict[str, str | bool] = {"xla_backend_optimization_level": "0"}
 """Nothing is run, so machine code need not be good; the program that it is made of is the same."""
-
-
-class Collective(NamedTuple):
-    """One exchange between devices, and what it leaves on each of them."""
-
-    kind: str
-    shapes: tuple[tuple[int, ...], ...]
-    size: int
-    """Bytes."""
 
 
 class Account(NamedTuple):
@@ -37,31 +26,10 @@ class Account(NamedTuple):
     flops: float
     accessed: float
     """Bytes that are read and written."""
-    temporaries: int
-    """Bytes."""
-    arguments: int
-    """Bytes of parameters, state and its part of the batch."""
-    collectives: list[Collective]
-
-    def number_of(self, kind: str) -> int:
-        """How many exchanges there are of a kind."""
-        return sum(each.kind == kind for each in self.collectives)
-
-    @property
-    def sent(self) -> int:
-        """Bytes of all exchanges."""
-        return sum(each.size for each in self.collectives)
-
-
-def collectives(text: str) -> list[Collective]:
-    """Those in the text of a compiled program."""
-    found = []
-    for shapes, kind in _COLLECTIVE.findall(text):
-        arrays = [(int(bits or 8), tuple(map(int, filter(None, sizes.split(","))))) for _, bits, sizes
-                  in _ARRAY.findall(shapes)]
-        size = sum(bits // 8 * math.prod(shape) for bits, shape in arrays)
-        found.append(Collective(kind, tuple(shape for _, shape in arrays), size))
-    return found
+    sent: int
+    """Bytes that exchanges between devices leave on it."""
+    collectives: dict[str, int]
+    """How many exchanges there are of each kind."""
 
 
 class OnPaper(Mesh):
@@ -95,15 +63,14 @@ def compiled(step: TrainStep[Any]) -> jax.stages.Compiled:
             zip(keys_and_others, step._live, strict=True)
         ]
         jitted = jax.jit(update._function, donate_argnums=(0, 1), out_shardings=placements.of_results)
-    return jitted.lower(placed, state, (solver._rate, tuple(inputs), keys_and_others)).compile(_OPTIONS)
+    return jitted.lower(placed, state, (solver._rate, tuple(inputs), keys_and_others)).compile(OPTIONS)
 
 
 def account_of(executable: jax.stages.Compiled) -> Account:
     """What the compiler says of an executable."""
     costs = executable.cost_analysis()
-    memory: Any = executable.memory_analysis()
-    assert costs is not None and memory is not None
-    return Account(
-        costs["flops"], costs["bytes accessed"], memory.temp_size_in_bytes, memory.argument_size_in_bytes,
-        collectives(executable.as_text() or ""),
-    )
+    assert costs is not None
+    exchanges = _COLLECTIVE.findall(executable.as_text() or "")
+    arrays = [array for shapes, _ in exchanges for array in _ARRAY.findall(shapes)]
+    sent = sum([int(bits or 8) // 8 * math.prod(map(int, filter(None, sizes.split(",")))) for bits, sizes in arrays])
+    return Account(costs["flops"], costs["bytes accessed"], sent, Counter([kind for _, kind in exchanges]))

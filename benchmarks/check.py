@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .harness import Row, measured_case, module_of
-from .report import SECTIONS, load
+from .harness import Case, Row, measured_case, module_of
+from .report import SECTIONS, rows_of
 
 TABLES = 5
 """So many of the first tables of RESULTS.md."""
 SLOWER = 1.1
 """How many times a kept ratio may be exceeded before that is said."""
+Key = tuple[str, str, str]
+"""What a row compares: the computation and the names of both ways, without their figures."""
 
 
 class Line(NamedTuple):
@@ -25,29 +27,41 @@ class Line(NamedTuple):
         return self.row.ratio > SLOWER * self.kept
 
 
-def chosen() -> dict[str, set[str]]:
-    """Names of rows by benchmark: those of the first tables, and of the README."""
-    names: dict[str, set[str]] = {}
+def chosen() -> dict[str, dict[Key, float]]:
+    """Kept ratios by benchmark: those that the first tables and the README show."""
+    ratios: dict[str, dict[Key, float]] = {}
     for i, lines in enumerate(SECTIONS.values()):
         for line in lines:
             if i < TABLES or line.in_readme:
-                names.setdefault(line.benchmark, set()).add(line.what)
-    return names
+                of_part = ratios.setdefault(line.benchmark, {})
+                of_part |= {key_of(row): row["ratio"] for row in rows_of(line)}
+    return ratios
 
 
 def again(smoke: bool = False) -> Iterable[Line]:
-    """Each case that has one of these rows is measured; the ways of a case are timed in turns, in one process."""
-    for part, whats in chosen().items():
-        kept = {key_of(row): row["ratio"] for row in load(part)["rows"]}
+    """Each comparison, measured; a case in which one is worse is measured once more, and the better ratios count."""
+    for part, ratios in chosen().items():
         for i, case in enumerate(module_of(part).cases(smoke)):
-            if whats & {case.what, *[f"{case.what}: {measure}" for measure in case.measures]}:
-                for row in measured_case(part, i, case, smoke)[0]:
-                    if (ratio := kept.get(key_of(row._asdict()))) is not None:
-                        yield Line(row, ratio)
+            lines = of_case(part, i, case, ratios, smoke)
+            if any([line.worse for line in lines]):
+                both = zip(lines, of_case(part, i, case, ratios, smoke), strict=True)
+                lines = [min(pair, key=lambda line: line.row.ratio) for pair in both]
+            yield from lines
 
 
-def key_of(row: dict[str, str | float]) -> tuple[str, str, str]:
-    """What a row compares: the computation and the names of both ways, without their figures."""
+def of_case(part: str, i: int, case: Case, ratios: dict[Key, float], smoke: bool) -> list[Line]:
+    """The comparisons of a case; only the ways that they compare are run."""
+    titles = {case.what, *[f"{case.what}: {measure}" for measure in case.measures]}
+    names = {name for what, *pair in ratios if what in titles for name in pair}
+    if not names:
+        return []
+    fewer = case._replace(ways={name: way for name, way in case.ways.items() if name in names})
+    rows = measured_case(part, i, fewer, smoke)
+    return [Line(row, ratios[key]) for row in rows if (key := key_of(row._asdict())) in ratios]
+
+
+def key_of(row: dict[str, str | float]) -> Key:
+    """That of a row."""
     return (str(row["what"]), *[str(row[side]).rpartition(": ")[0] for side in ("ours", "peer")])  # type: ignore[return-value]
 
 

@@ -15,18 +15,8 @@ import optax
 import nngrad.functions as F
 import nngrad.solvers as S
 
-from .harness import Case, Way
-from .models import (
-    Arrays,
-    Parameters,
-    classic_step,
-    dense_parameters,
-    eager_step,
-    jitted_step,
-    mlp,
-    normal,
-    train_step,
-)
+from .harness import EARLY, Case, Way
+from .models import Arrays, Parameters, classic_step, dense_parameters, eager_step, jitted_step, mlp, normal, train_step
 
 RATE = 1e-3
 WHAT = "classifier step 64-128-10, batch 64"
@@ -64,6 +54,11 @@ def ways(loss: Any, in_jax: Any, given: tuple[Parameters, Arrays]) -> dict[str, 
     }
 
 
+def numbers(count: int) -> tuple[Parameters, Arrays]:
+    """So many parameters of one number, and what their sum is scaled by."""
+    return [np.array(1 + i, "f") for i in range(count)], [np.array(1e-3, "f")]
+
+
 def summed(p: list[Any], x: Any) -> Any:
     """Next to nothing: the sum of the parameters, scaled."""
     return functools.reduce(lambda a, b: a + b, p) * x
@@ -74,13 +69,11 @@ def cases(smoke: bool) -> Iterable[Case]:
     number."""
     given = arrays()
     steps = ways(nngrad_loss, jax_loss, given)
-    yield Case(WHAT, steps, [(name, "jitted JAX step") for name in steps if name != "jitted JAX step"])
+    pairs = [(name, "jitted JAX step") for name in steps if name != "jitted JAX step"]
+    yield Case(WHAT, steps, pairs, ("time", EARLY))
     yield Case(f"{WHAT}, graph rebuilt at each step", {
         "nngrad rebuilt": lambda: classic_step(nngrad_loss, S.Adam(alpha=RATE), *given, anew=True),
         "PyTorch eager": lambda: eager_step(torch_loss, *given, lr=RATE),
     })  # fmt: skip
     for count in (1, 10) if smoke else (1, 10, 100):
-        numbers = [np.array(1 + i, "f") for i in range(count)], [np.array(1e-3, "f")]
-        steps = ways(summed, summed, numbers)
-        pairs = [(name, "jitted JAX step") for name in steps if name != "jitted JAX step"]
-        yield Case(f"host's part of a step, {count} parameters", steps, pairs)
+        yield Case(f"host's part of a step, {count} parameters", ways(summed, summed, numbers(count)), pairs)

@@ -17,7 +17,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
 
-from .harness import Case, Way
+from .harness import EARLY, Case, Way
 from .models import Arrays, Parameters, classic_step, dense_parameters, eager_step, jitted_step, mlp, normal, train_step
 
 PENALTY, RATE, BETAS = 10.0, 1e-4, (0.0, 0.9)
@@ -27,15 +27,19 @@ nngrad_mlp = partial(mlp, lambda x: F.leaky_relu(x, 0.2))
 jax_mlp = partial(mlp, lambda x: jax.nn.leaky_relu(x, 0.2))
 
 
-def dense(smoke: bool) -> tuple[Parameters, Arrays]:
+def dense(smoke: bool, width: int = 256, batch: int = 64, layers: int = 2) -> tuple[Parameters, Arrays]:
     """Weights of the dense critic; real and generated samples, and the shares of the real ones."""
     rng = np.random.default_rng(0)
-    batch, width = (4, 8) if smoke else (64, 256)
+    batch, width = (4, 8) if smoke else (batch, width)
     data = [normal(rng, batch, 64), normal(rng, batch, 64), rng.random((batch, 1), "f")]
-    return dense_parameters(rng, 64, width, width, 1), data
+    return dense_parameters(rng, 64, *[width] * layers, 1), data
 
 
-def convolutional(smoke: bool, pooled: bool = False, channel_last: bool = False) -> tuple[Parameters, Arrays]:
+OIHW, OHWI, HWIO = (0, 1, 2, 3), (0, 2, 3, 1), (2, 3, 1, 0)
+"""The axes of kernels: the first with channels first, the others with channels last, for nngrad and for JAX."""
+
+
+def convolutional(smoke: bool, pooled: bool = False, kernels: tuple[int, ...] = OIHW) -> tuple[Parameters, Arrays]:
     """Weights of three 4x4 convolutions of stride 2, 3-32-64-128, or of two 3x3 ones whose results are pooled, and of
     the output layer; images."""
     rng = np.random.default_rng(0)
@@ -43,9 +47,9 @@ def convolutional(smoke: bool, pooled: bool = False, channel_last: bool = False)
     p: Parameters = []
     for m, following in pairwise(maps):
         w = normal(rng, following, m, k, k, scale=(k * k * m) ** -0.5)
-        p += [w.transpose(0, 2, 3, 1) if channel_last else w, np.zeros(following, "f")]
+        p += [w.transpose(kernels), np.zeros(following, "f")]
     images = [normal(rng, n, 3, 32, 32) for _ in range(2)]
-    images = [a.transpose(0, 2, 3, 1) for a in images] if channel_last else images
+    images = images if kernels == OIHW else [a.transpose(0, 2, 3, 1) for a in images]
     return [*p, *dense_parameters(rng, 2048, 1)], [*images, rng.random((n, 1, 1, 1), "f")]
 
 
@@ -64,7 +68,7 @@ def nngrad_conv(channel_last: bool, pooled: bool = False) -> Critic:
 
 def jax_conv(channel_last: bool, pooled: bool = False) -> Critic:
     """The convolutional critic, as one writes it with `lax`."""
-    layout = ("NHWC", "OHWI", "NHWC") if channel_last else ("NCHW", "OIHW", "NCHW")
+    layout = ("NHWC", "HWIO", "NHWC") if channel_last else ("NCHW", "OIHW", "NCHW")
     along, window = ((1, 1, 1, -1), (1, 2, 2, 1)) if channel_last else ((1, -1, 1, 1), (1, 1, 2, 2))
     stride = (1, 1) if pooled else (2, 2)
 
@@ -128,23 +132,28 @@ def by_torch(arrays: tuple[Parameters, Arrays], stride: int = 2) -> Way:
     return partial(eager_step, partial(torch_loss, stride), *arrays, lr=RATE, betas=BETAS)
 
 
-def cases(smoke: bool) -> Iterable[Case]:
-    """Dense and convolutional critics; layouts are compared each with its own."""
-    given = dense(smoke)
-    yield Case("critic step, MLP 64-256-256-1, batch 64", {
+def ways(given: tuple[Parameters, Arrays]) -> dict[str, Way]:
+    """The dense critic's."""
+    return {
         "nngrad": by_nngrad(nngrad_mlp, given), "jax.grad": by_jax(jax_mlp, given), "PyTorch eager": by_torch(given),
         "nngrad, classic loop": by_nngrad(nngrad_mlp, given, classic_step),
-    }, [("nngrad", "jax.grad"), ("nngrad", "PyTorch eager"), ("nngrad, classic loop", "jax.grad")])  # fmt: skip
+    }  # fmt: skip
+
+
+def cases(smoke: bool) -> Iterable[Case]:
+    """Dense and convolutional critics; layouts are compared each with its own."""
+    pairs = [("nngrad", "jax.grad"), ("nngrad", "PyTorch eager"), ("nngrad, classic loop", "jax.grad")]
+    yield Case("critic step, MLP 64-256-256-1, batch 64", ways(dense(smoke)), pairs, ("time", EARLY))
     for pooled, what in ((True, "pooled conv"),) if smoke else ((False, "conv"), (True, "pooled conv")):
-        first, last = convolutional(smoke, pooled), convolutional(smoke, pooled, True)
+        first, last, of_jax = [convolutional(smoke, pooled, kernels) for kernels in (OIHW, OHWI, HWIO)]
         yield Case(f"critic step, {what} on 3x32x32, batch 16", {
             "nngrad NCHW": by_nngrad(nngrad_conv(False, pooled), first),
             "jax.grad NCHW": by_jax(jax_conv(False, pooled), first),
             "nngrad NHWC": by_nngrad(nngrad_conv(True, pooled), last),
-            "jax.grad NHWC": by_jax(jax_conv(True, pooled), last),
+            "jax.grad NHWC": by_jax(jax_conv(True, pooled), of_jax),
             "PyTorch eager": by_torch(first, 1 if pooled else 2),
             "nngrad NCHW, classic loop": by_nngrad(nngrad_conv(False, pooled), first, classic_step),
         }, [
             ("nngrad NCHW", "jax.grad NCHW"), ("nngrad NHWC", "jax.grad NHWC"), ("nngrad NCHW", "jax.grad NHWC"),
             ("nngrad NCHW", "PyTorch eager"), ("nngrad NCHW, classic loop", "jax.grad NHWC"),
-        ], tolerance=None)  # fmt: skip
+        ], measures=("time", EARLY), tolerance=None)  # fmt: skip

@@ -58,8 +58,9 @@ def each_by_itself(parameters: list[Layer]) -> Function:
     return lambda x: jnp.sum(network(x), axis=-1)
 
 
-def determinant(rng: np.random.Generator, width: int) -> Function:
-    """The logarithm of a determinant of orbitals, whose features know of all particles by a mean."""
+def determinant(rng: np.random.Generator, width: int, waves: bool = False) -> Function:
+    """The logarithm of a determinant of orbitals, whose features know of all particles by a mean; of a complex one,
+    with plane `waves`."""
     (w, b), (inner, offset) = layers(rng, 3, width, width)
     ((mean, _),) = layers(rng, width, width)
     ((orbitals, _),) = layers(rng, width, PARTICLES)
@@ -67,7 +68,10 @@ def determinant(rng: np.random.Generator, width: int) -> Function:
     def logarithm(x: Any) -> Any:
         h = jnp.tanh(jnp.reshape(x, (*x.shape[:-1], PARTICLES, 3)) @ w + b)
         h = jnp.tanh(h @ inner + offset + jnp.mean(h, axis=-2, keepdims=True) @ mean)
-        return jnp.linalg.slogdet(h @ orbitals + 0.1 * jnp.eye(PARTICLES, dtype=h.dtype))[1]
+        matrix = h @ orbitals + 0.1 * jnp.eye(PARTICLES, dtype=h.dtype)
+        if waves:
+            matrix = matrix * jnp.exp(1j * jnp.reshape(x, (*x.shape[:-1], PARTICLES, 3)) @ w[:, :PARTICLES])
+        return jnp.linalg.slogdet(matrix)[1]
 
     return logarithm
 
@@ -134,6 +138,8 @@ def functions(smoke: bool) -> list[Wanted]:
         Wanted(f"local energy of the log-determinant, width {width}", of_determinant, of_determinant, electrons, True),
         Wanted(f"local energy of attention and log-determinant, width {small}", of_attention, of_attention, electrons,
              True),
+        Wanted(f"local energy of a complex log-determinant, width {width}", *[determinant(rng, width, True)] * 2,
+               electrons, True),
         Wanted(f"folx's README: silu MLP of {depth} layers, {particles} particles", readme, readme,
              points(batch if smoke else 20, particles, 4)),
     ]
@@ -192,4 +198,4 @@ def cases(smoke: bool) -> Iterable[Case]:
     for wanted in functions(smoke)[:: 3 if smoke else 1]:
         ways: dict[str, Way] = {n: partial(in_jax, f, wanted.points) for n, f in laplacians(wanted).items()}
         pairs = [(ours, peer) for ours in OURS for peer in list(ways)[2:]]
-        yield Case(wanted.name, ways, pairs, ("time", "first result", "arithmetic", "temporaries"))
+        yield Case(wanted.name, ways, pairs, ("time", "first result", "tracing", "arithmetic", "temporaries"))

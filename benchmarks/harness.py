@@ -35,6 +35,9 @@ SECONDS, ROUNDS, MOST_CALLS = 2.0, (5, 40), 300
 """About how long the ways of a case are timed, in how many rounds, of how many calls each."""
 NEEDS = {"PyTorch": "torch", "torch.func": "torch", "folx": "folx", "asdex": "asdex"}
 """The packages that ways need whose names begin with these words."""
+EARLY = "steps 3 to 100"
+"""A measure: what one of these steps takes, right after everything is compiled."""
+TIMES = ("time", "first result", EARLY)
 WITHOUT_YNNPACK: dict[str, str | bool] = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 
@@ -43,7 +46,7 @@ class Step(NamedTuple):
 
     run: Contender
     account: Callable[[], Account] | None = None
-    """What is counted of it, once times are taken: 'temporaries' (bytes), 'arithmetic' (operations)."""
+    """What is known of it, once times are taken: 'temporaries' (bytes), 'arithmetic' (operations), 'tracing'."""
 
 
 Way = Callable[[], Step | Contender]
@@ -82,9 +85,12 @@ class Row(NamedTuple):
 def in_jax(function: Callable[..., Any], *arrays: Any) -> Step:
     """`function(*arrays)` by one executable of JAX's."""
     given = jax.tree.map(jnp.asarray, arrays)
-    lowered = jax.jit(function).lower(*given)
+    start = time.perf_counter()
+    traced = jax.jit(function).trace(*given)
+    tracing = time.perf_counter() - start
+    lowered = traced.lower()
     executable = lowered.compile()
-    return Step(lambda: executable(*given), lambda: account_of(lowered, executable))
+    return Step(lambda: executable(*given), lambda: {"tracing": tracing, **account_of(lowered, executable)})
 
 
 def in_nngrad(outputs: Any, inputs: Sequence[nn.Variable]) -> Step:
@@ -155,7 +161,7 @@ def installed(way: str) -> bool:
 
 
 def figures_of(
-    ways: Mapping[str, Way], tolerance: float | None, smoke: bool, accounted: bool = True,
+    ways: Mapping[str, Way], tolerance: float | None, smoke: bool, measures: Iterable[str],
     of_rounds: Callable[[list[float]], float] = statistics.median, rounds: tuple[int, int] = ROUNDS,
 ) -> Figures:
     """Make the ways, compare what they compute, time them in turns, and ask for their accounts."""
@@ -175,11 +181,15 @@ def figures_of(
     if tolerance is not None:
         agreeing(results, tolerance)
     runs = {name: step.run for name, step in steps.items()}
+    if EARLY in measures:
+        wait_for([run() for run in runs.values()])
+        for name, rounds_of in turns(runs, 7, 14).items():
+            found[name][EARLY] = statistics.mean(rounds_of)
     for name, seconds in in_turns(runs, smoke, of_rounds, rounds).items():
         found[name]["time"] = seconds
     for name, step in steps.items():
         found[name] |= {f"norm {i}": float(np.linalg.norm(a)) for i, a in enumerate(results[name])}
-        if accounted and step.account is not None:
+        if step.account is not None and not set(TIMES).issuperset(measures):
             found[name] |= step.account()
     return found
 
@@ -187,7 +197,7 @@ def figures_of(
 def in_turns(
     runs: Mapping[str, Contender], smoke: bool, of_rounds: Callable[[list[float]], float], rounds: tuple[int, int]
 ) -> dict[str, float]:
-    """Seconds per call. Each result is waited for at the end of its round; every other round is in reverse order.
+    """Seconds per call.
 
     From the third call on: what nngrad reads is compiled quickly for the first, at its best for the second.
     """
@@ -201,6 +211,11 @@ def in_turns(
     calls = 1 if smoke else max(1, min(MOST_CALLS, round(5e-3 / max(once.values()))))
     fewest, most = rounds
     count = 1 if smoke else round(min(max(SECONDS / (calls * sum(once.values())), fewest), most))
+    return {name: of_rounds(values) for name, values in turns(runs, calls, count).items()}
+
+
+def turns(runs: Mapping[str, Contender], calls: int, count: int) -> dict[str, list[float]]:
+    """Seconds per call of each round. Results are waited for at its end; every other round is in reverse order."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for i in range(count):
         for name in list(runs)[:: 1 if i % 2 == 0 else -1]:
@@ -209,7 +224,7 @@ def in_turns(
                 result = runs[name]()
             wait_for(result)
             times[name].append((time.perf_counter() - start) / calls)
-    return {name: of_rounds(values) for name, values in times.items()}
+    return times
 
 
 def agreeing(results: Mapping[str, list[np.ndarray]], tolerance: float) -> None:
@@ -276,19 +291,17 @@ def module_of(part: str) -> ModuleType:
     return importlib.import_module(f"benchmarks.{part}")
 
 
-def measured(part: str, smoke: bool) -> tuple[list[Row], dict[str, Figures]]:
-    """The lines of a part, and the figures of each of its cases."""
+def measured(part: str, smoke: bool) -> list[Row]:
+    """The lines of a part."""
     module = module_of(part)
-    found: dict[str, Figures] = {}
     rows: list[Row] = []
     for i, case in enumerate(module.cases(smoke) if hasattr(module, "cases") else ()):
-        of_case, found[case.what] = measured_case(part, i, case, smoke)
-        rows += of_case
-    return rows + (module.rows(smoke) if hasattr(module, "rows") else []), found
+        rows += measured_case(part, i, case, smoke)
+    return rows + (module.rows(smoke) if hasattr(module, "rows") else [])
 
 
-def measured_case(part: str, i: int, case: Case, smoke: bool) -> tuple[list[Row], Figures]:
-    """The lines of a part's `i`-th case, and its figures."""
+def measured_case(part: str, i: int, case: Case, smoke: bool) -> list[Row]:
+    """The lines of a part's `i`-th case."""
     ways = [name for name in case.ways if installed(name)]
     groups = [[name] for name in ways] if case.apart else [ways]
     figures: Figures = {}
@@ -299,14 +312,13 @@ def measured_case(part: str, i: int, case: Case, smoke: bool) -> tuple[list[Row]
         agreeing({name: [np.array(each)] for name, each in norms.items()}, case.tolerance)
     told = ", ".join([f"{name} {shown(each['time'])}" for name, each in figures.items()])
     print(f"{case.what}: {told}", flush=True)
-    return rows_of(case, figures), figures
+    return rows_of(case, figures)
 
 
 def of_group(case: Case, names: Sequence[str], smoke: bool) -> Figures:
     """The figures of some ways of a case."""
-    accounted = not {"time", "first result"}.issuperset(case.measures)
     with jax.enable_x64(case.double):
-        return figures_of({name: case.ways[name] for name in names}, case.tolerance, smoke, accounted)
+        return figures_of({name: case.ways[name] for name in names}, case.tolerance, smoke, case.measures)
 
 
 def in_process(part: str, case: int, names: Sequence[str]) -> Figures:
@@ -343,7 +355,7 @@ def text_of(measure: str, value: float) -> str:
         return f"{value / 1e6:.3f} MB" if value < 1e6 else f"{value / 1e6:.1f} MB"
     if measure == "arithmetic":
         return f"{value / 1e6:.1f} Mflop"
-    return shown(value) if measure in ("time", "first result") else f"{value:,g}"
+    return shown(value) if measure in (*TIMES, "tracing") else f"{value:,g}"
 
 
 def shown(seconds: float) -> str:

@@ -14,12 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.scipy.sparse import linalg as sparse
 
 import nngrad as nn
 import nngrad.functions as F
 
 from .harness import Case, Step, Way, in_jax, in_nngrad, in_torch
-from .models import Arrays, dense_parameters, mlp, nested_grad, nested_jvp, variables
+from .models import Arrays, dense_parameters, mlp, nested_grad, nested_jvp, normal, variables
 
 V = nn.Variable
 
@@ -263,6 +264,32 @@ def jax_equilibrium(w: Any, x: Any) -> Any:
     return [loss, *gradients]
 
 
+# ---------------------------------------------------------------- linear systems
+
+
+def system_arrays(tiny: bool) -> Arrays:
+    """A factor of a matrix, its diagonal, and the right-hand side."""
+    rng, n = np.random.default_rng(0), 8 if tiny else 1000
+    return [normal(rng, n, n // 4, scale=0.3 * n**-0.5), normal(rng, n, scale=0.3), normal(rng, n)]
+
+
+def nngrad_system(method: str | None, factor: V, diagonal: V, b: V) -> list[V]:
+    """The mean square of the solution of (exp(d) + c c^T) x = b by products alone, and its gradients."""
+    x, _ = nn.linear_solve(lambda v: F.exp(diagonal) * v + factor @ (v @ factor), b, method, tol=TOLERANCE)
+    loss = F.mean(x * x)
+    return [loss, *nn.grad(loss, [factor, diagonal, b])]
+
+
+def jax_system(solve: Callable[..., Any], *arrays: Any) -> Any:
+    """The same in JAX."""
+
+    def loss(factor: Any, diagonal: Any, b: Any) -> Any:
+        return jnp.mean(solve(lambda v: jnp.exp(diagonal) * v + factor @ (v @ factor), b, tol=TOLERANCE)[0] ** 2)
+
+    value, gradients = jax.value_and_grad(loss, (0, 1, 2))(*arrays)
+    return [value, *gradients]
+
+
 # ---------------------------------------------------------------- the list
 
 
@@ -286,6 +313,10 @@ LOOPS = [
     *[derivative_of(order) for order in (1, 2, 4, 6)], *[maml_of(steps) for steps in (5, 50)],
     Loop("deep equilibrium layer of 64, batch 64", equilibrium_arrays, nngrad_equilibrium,
          {"jax.custom_vjp": jax_equilibrium}),
+    Loop("linear system of 1,000, in a loss", system_arrays, partial(nngrad_system, None),
+         {f"jax, {solve.__name__}": partial(jax_system, solve) for solve in (sparse.gmres, sparse.bicgstab)}),
+    Loop("linear system of 1,000 by cg, in a loss", system_arrays, partial(nngrad_system, "cg"),
+         {"jax, cg": partial(jax_system, sparse.cg)}),
 ]  # fmt: skip
 
 

@@ -1,9 +1,7 @@
 """Memory: gradients that recompute instead of keeping (`recompute=` of `nn.grad`), beside plain ones and the peers'.
 
 Temporaries are what the compiler allots beside arguments and results; of PyTorch, the highest sum of what its allocator
-has handed out, less the loss and the gradients. *jax.checkpoint* gets segments of the square root of the number of
-dense layers, a residual block, ten steps of the LSTM, four convolutions of the critic; *jax.scan* scans over such
-checkpointed segments; *PyTorch checkpoint* is `torch.utils.checkpoint` on them.
+has handed out, less the loss and the gradients. README.md says what segments the peers get.
 """
 
 from __future__ import annotations

@@ -139,17 +139,22 @@ def classic_step(
     return step
 
 
-def jitted_step(
-    loss_of: Callable[..., Any], optimizer: optax.GradientTransformation, parameters: Parameters, data: Arrays
-) -> Contender:
-    """The same step as one writes it with `jax.grad`, jitted, with donated buffers."""
+def jax_update(loss_of: Callable[..., Any], optimizer: optax.GradientTransformation) -> Callable[..., Any]:
+    """A step of parameters and the state of an optimizer, in JAX."""
 
     def update(p: list[Any], state: Any, *arrays: Any) -> Any:
         loss, grads = jax.value_and_grad(loss_of)(p, *arrays)
         updates, state = optimizer.update(grads, state, p)
         return optax.apply_updates(p, updates), state, loss
 
-    jitted = jax.jit(update, donate_argnums=(0, 1))
+    return update
+
+
+def jitted_step(
+    loss_of: Callable[..., Any], optimizer: optax.GradientTransformation, parameters: Parameters, data: Arrays
+) -> Contender:
+    """The same step as one writes it with `jax.grad`, jitted, with donated buffers."""
+    jitted = jax.jit(jax_update(loss_of, optimizer), donate_argnums=(0, 1))
     p: Any = [jnp.array(a) for a in parameters]
     state, arrays = optimizer.init(p), [jnp.asarray(a) for a in data]
 

@@ -1,9 +1,9 @@
-"""Derivatives by coordinates that many functions share, of a DeepONet: `nj.derivatives`, and four ways of JAX.
+"""Derivatives by coordinates that many functions share, of a DeepONet: `nj.derivatives`, and three ways of JAX.
 
-The ways are nested `jax.grad` of one function at one point, batched over both; zero coordinate shift in reverse mode,
-as its authors have it (Leng et al. 2023, arXiv 2311.00860: a scalar shift of all points, and a dummy that weighs the
-values); the same forward, by nested `jax.jvp`; and `jax.experimental.jet`. What is timed is the gradient of a loss of
-u_t and of the derivatives of u by x up to some order, in the weights.
+The ways are zero coordinate shift in reverse mode, as its authors have it (Leng et al. 2023, arXiv 2311.00860: a scalar
+shift of all points, and a dummy that weighs the values); the same forward, by nested `jax.jvp`; and
+`jax.experimental.jet`. What is timed is the gradient of a loss of u_t and of the derivatives of u by x up to some
+order, in the weights.
 """
 
 from __future__ import annotations
@@ -32,19 +32,6 @@ def network(w: Any, a: Any, x: Any, t: Any) -> Any:
     for branch, trunk in zip(*w, strict=True):
         a, h = jnp.tanh(a @ branch), jnp.tanh(h @ trunk)
     return a @ h.T
-
-
-def pointwise(f: Network, a: Any, x: Any, t: Any, order: int) -> list[Any]:
-    """Of one function at one point, batched."""
-
-    def at(a: Any, x: Any, t: Any) -> Any:
-        return f(a[None], x[None], t[None])[0, 0]
-
-    found, by_x = [jax.grad(at, 2)], at
-    for _ in range(order):
-        by_x = jax.grad(by_x, 1)
-        found.append(by_x)
-    return [jax.vmap(jax.vmap(g, (None, 0, 0)), (0, None, None))(a, x, t) for g in found]
 
 
 def zero_coordinate_shift(f: Network, a: Any, x: Any, t: Any, order: int) -> list[Any]:
@@ -90,8 +77,6 @@ def cases(smoke: bool) -> Iterable[Case]:
             "nngrad": ours, "zero coordinate shift in JAX": zero_coordinate_shift,
             "nested jax.jvp along all points": forward, "jax.experimental.jet": by_taylor,
         }  # fmt: skip
-        if order == 1 or smoke:  # later it takes a hundred times as long as the others
-            routes["jax.grad, vmapped twice"] = pointwise
 
         def loss(route: Any, w: Any, order: int = order) -> Any:
             return sum([jnp.mean(d**2) for d in route(partial(network, w), a, x, t, order)])

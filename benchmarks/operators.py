@@ -13,7 +13,7 @@ import numpy as np
 import nngrad as nn
 
 from . import critic
-from .harness import Case, Step, in_jax, in_nngrad
+from .harness import EARLY, Case, Step, in_jax, in_nngrad
 from .models import Field, jax_mlp, nngrad_mlp, normal, tanh_parameters, variables
 
 
@@ -27,16 +27,17 @@ def traced_hessian(p: list[Any], x: Any) -> Any:
     return jax.vmap(lambda x: jnp.trace(jax.hessian(field(p))(x)))(x)
 
 
-def summed_jet(p: list[Any], x: Any, directions: Any = None) -> Any:
-    """The sum of the second derivatives along directions, those of the axes by default, each by Taylor mode."""
+def summed_jet(p: list[Any], x: Any, directions: Any = None, weights: Any = None, order: int = 2) -> Any:
+    """The sum of the derivatives of an even order along directions, those of the axes by default, each by Taylor mode;
+    perhaps weighted."""
     from jax.experimental.jet import jet
 
-    def second(x: Any, direction: Any) -> Any:
-        return jet(field(p), (x,), ((direction, jnp.zeros_like(x)),))[1][1]
+    def of_order(x: Any, direction: Any) -> Any:
+        return jet(field(p), (x,), ((direction, *[jnp.zeros_like(x)] * (order - 1)),))[1][-1]
 
-    if directions is None:
-        directions = jnp.eye(x.shape[1], dtype=x.dtype)
-    return jax.vmap(lambda x: jnp.sum(jax.vmap(second, (None, 0))(x, directions)))(x)
+    directions = jnp.eye(x.shape[1], dtype=x.dtype) if directions is None else directions
+    weights = jnp.ones(len(directions)) if weights is None else weights
+    return jax.vmap(lambda x: weights @ jax.vmap(of_order, (None, 0))(x, directions))(x)
 
 
 def forward_laplacian(p: list[Any], x: Any, directions: Any = None) -> Any:
@@ -100,7 +101,7 @@ def hessian_vector_product(smoke: bool) -> Case:
         "nn.hvp": partial(ours, True), "jax.jvp of jax.grad": partial(in_jax, along, parameters, directions, *data),
         gradients[0]: partial(ours, False), gradients[1]: partial(in_jax, slopes, parameters, *data),
     }, [("nn.hvp", "jax.jvp of jax.grad"), ("nn.hvp", gradients[0]), ("jax.jvp of jax.grad", gradients[1])],
-        tolerance=None)  # fmt: skip
+        measures=("time", EARLY), tolerance=None)  # fmt: skip
 
 
 def cases(smoke: bool) -> Iterable[Case]:

@@ -15,6 +15,7 @@ import numpy as np
 import nngrad as nn
 import nngrad.functions as F
 
+from . import operators
 from .harness import Case, Step, Way, in_jax, in_nngrad
 from .models import Parameters, nngrad_mlp, tanh_parameters, variables
 from .operators import field
@@ -79,15 +80,7 @@ def nested_laplacians(p: Parameters, x: Any) -> Any:
 
 def summed_jet(p: Parameters, x: Any, along: tuple[Any, Any] | None = None) -> Any:
     """The sum of the fourth derivatives along directions, each by Taylor mode; `along` as in `collapsed_by_hand`."""
-    from jax.experimental.jet import jet
-
-    v, weights = along or directions_of(x.shape[1])
-
-    def fourth(x: Any, direction: Any) -> Any:
-        zero = jnp.zeros_like(x)
-        return jet(field(p), (x,), ((direction, zero, zero, zero),))[1][3]
-
-    return jax.vmap(lambda x: weights @ jax.vmap(fourth, (None, 0))(x, v))(x)[:, None]
+    return operators.summed_jet(p, x, *(along or directions_of(x.shape[1])), order=4)[:, None]
 
 
 # ---------------------------------------------------------------- the equation of a stream function
@@ -117,17 +110,6 @@ def by_derivatives(p: list[nn.Variable], x: nn.Variable) -> nn.Variable:
     u = nngrad_mlp(p, F.concatenate(*columns.values(), axis=1))
     found = nn.derivatives(u, [tuple([columns[c] for c in name]) for name in NAMES])
     return residual(dict(zip(NAMES, found, strict=True)))
-
-
-def by_nested_grad(p: list[nn.Variable], x: nn.Variable) -> nn.Variable:
-    """The residual of partial derivatives by nested `nn.grad` by the points, of each of which a column is taken."""
-    known = {"": nngrad_mlp(p, x)}
-    for name in NAMES:
-        for order in range(1, len(name) + 1):
-            if name[:order] not in known:
-                (slope,) = nn.grad(known[name[: order - 1]], x)
-                known |= {name[: order - 1] + c: slope[:, i : i + 1] for i, c in enumerate("xy")}
-    return residual(known)
 
 
 # ---------------------------------------------------------------- the cases
@@ -176,7 +158,5 @@ def cases(smoke: bool) -> Iterable[Case]:
         yield from both("bilaplacian", graphs | more, hand if smoke else peers, sizes, smoke)
     for sizes in [] if smoke else MANY:
         yield from both("bilaplacian", graphs, hand, sizes, smoke)
-    residuals: dict[str, Build] = {
-        "by columns of nn.grad": by_nested_grad, "by nn.laplacian": by_operators, "by nn.derivatives": by_derivatives,
-    }  # fmt: skip
+    residuals: dict[str, Build] = {"by nn.derivatives": by_derivatives, "by nn.laplacian": by_operators}
     yield from both("Navier-Stokes", residuals, {}, (2, 4, 5) if smoke else (2, 1024, 48), smoke)

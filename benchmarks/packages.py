@@ -13,10 +13,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import optax
 
 import nngrad.jax as nj
 
 from .harness import Account, Case, Step, Way, in_jax
+from .models import dense_parameters, mlp, normal
 
 Differentiated = tuple[Any, Callable[[Any], Callable[..., Any]]]
 """Points, and what makes the derivative of a module of transformations."""
@@ -71,10 +74,54 @@ def of_flax(smoke: bool) -> Differentiated:
     return network.init(jax.random.key(1), images), made
 
 
+def of_e3nn(smoke: bool) -> Differentiated:
+    """The gradient of a loss of forces of an equivariant network."""
+    import e3nn_jax as e3nn
+
+    atoms, channels = (3, 2) if smoke else (24, 16)
+    rng = np.random.default_rng(0)
+    start, end = np.nonzero(~np.eye(atoms, dtype=bool))
+    positions, forces = normal(rng, atoms, 3, scale=2.0), normal(rng, atoms, 3)
+    ws = [normal(rng, *shape, scale=0.3) for shape in ((8, channels), (3 * channels, channels), (channels,))]
+
+    def energy(ws: Any, positions: Any) -> Any:
+        apart = positions[end] - positions[start]
+        lengths = jnp.sqrt(jnp.sum(apart**2, 1, keepdims=True))
+        harmonics = e3nn.spherical_harmonics("0e + 1o + 2e", e3nn.IrrepsArray("1o", apart), True)
+        radial = jnp.exp(-((lengths - np.linspace(0, 5, 8)) ** 2)) @ ws[0]
+        arrived = jax.ops.segment_sum(radial[..., None] * harmonics.array[:, None], start, atoms)
+        h = e3nn.IrrepsArray(harmonics.irreps, arrived)
+        scalars = e3nn.tensor_product(h, h, filter_ir_out=["0e"]).array.reshape(atoms, -1)
+        return jnp.sum(jnp.tanh(scalars @ ws[1]) @ ws[2])
+
+    def made(by: Any) -> Callable[..., Any]:
+        return by.grad(lambda ws: jnp.mean((by.grad(energy, 1)(ws, positions) + forces) ** 2))  # type: ignore[no-any-return]
+
+    return ws, made
+
+
+def of_optax(smoke: bool) -> Differentiated:
+    """A step of training by optax, where a first gradient is all that is asked for."""
+    rng = np.random.default_rng(0)
+    parameters = dense_parameters(rng, 64, *[8 if smoke else 256] * 2, 10)
+    x, t = normal(rng, 64, 64), rng.integers(0, 10, 64)
+    optimizer = optax.adam(1e-3)
+
+    def loss(p: Any) -> Any:
+        return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(mlp(jax.nn.relu, p, x), t))
+
+    def made(by: Any) -> Callable[..., Any]:
+        return lambda p: optax.apply_updates(p, optimizer.update(by.grad(loss)(p), optimizer.init(p))[0])
+
+    return parameters, made
+
+
 PROGRAMS: dict[str, tuple[str, Callable[[bool], Differentiated]]] = {
     "Hessian through an ODE (diffrax, DirectAdjoint)": ("diffrax", of_diffrax),
     "third derivatives of an MLP (Equinox)": ("equinox", of_equinox),
     "gradient penalty of a convolutional network (Flax)": ("flax", of_flax),
+    "gradient of a loss of forces (e3nn)": ("e3nn_jax", of_e3nn),
+    "step of training by a first gradient (optax)": ("optax", of_optax),
 }
 
 
@@ -86,14 +133,16 @@ def cases(smoke: bool) -> Iterable[Case]:
             ways: dict[str, Way] = {
                 who: partial(step_of, derivative(lib), point) for who, lib in (("nngrad.jax", nj), ("jax", jax))
             }
-            yield Case(name, ways, measures=("time", "first result", "products"))
+            yield Case(name, ways, measures=("time", "first result", "tracing", "products"))
 
 
 def step_of(function: Callable[..., Any], point: Any) -> Step:
     """The derivative, and how many products of matrices, and convolutions, XLA gets."""
+    step = in_jax(function, point)
 
     def account() -> Account:
         text = jax.jit(function).lower(point).as_text()
-        return {"products": float(text.count("stablehlo.dot_general") + text.count("stablehlo.convolution"))}
+        products = float(text.count("stablehlo.dot_general") + text.count("stablehlo.convolution"))
+        return {**(step.account() if step.account is not None else {}), "products": products}
 
-    return Step(in_jax(function, point).run, account)
+    return Step(step.run, account)

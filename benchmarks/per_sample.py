@@ -1,5 +1,4 @@
-"""Gradients of each sample of a batch: `nn.vmap` of `nn.grad`, `jax.vmap` of `jax.grad`, `torch.func`, and the Jacobian
-of all losses."""
+"""Gradients of each sample of a batch: `nn.vmap` of `nn.grad`, `jax.vmap` of `jax.grad` and `torch.func`."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ import nngrad.functions as F
 from .harness import Case, Step, Way, in_jax, in_nngrad, in_torch
 from .models import Parameters, dense_parameters, mlp, normal, variables
 
-OURS, JACOBIAN, JAX, TORCH = "nn.vmap of nn.grad", "nn.jacobian", "jax.vmap of jax.grad", "torch.func"
+OURS, JAX, TORCH = "nn.vmap of nn.grad", "jax.vmap of jax.grad", "torch.func"
 
 Network = Callable[[Any, Any, list[Any], Any], Any]
 """The loss of one sample: `network(numpy, scan, parameters, x)`, with F or `jax.numpy`."""
@@ -42,11 +41,6 @@ def ways(network: Network, parameters: Parameters, x: np.ndarray) -> dict[str, W
         p, leaf = variables(parameters), nn.Variable.from_numpy_array(x)
         return in_nngrad(nn.vmap(lambda x: nn.grad(network(F, F.scan, p, x), p))(leaf), [leaf])
 
-    def rows() -> Step:
-        p, leaf = variables(parameters), nn.Variable.from_numpy_array(x)
-        losses = nn.vmap(lambda x: network(F, F.scan, p, x))(leaf)
-        return in_nngrad([nn.jacobian(losses, w, batched=False) for w in p], [leaf])
-
     def by_jax() -> Step:
         return in_jax(jax.vmap(jax.grad(lambda p, x: network(jnp, lax.scan, p, x)), (None, 0)), parameters, x)
 
@@ -57,7 +51,7 @@ def ways(network: Network, parameters: Parameters, x: np.ndarray) -> dict[str, W
         of_all = torch.func.vmap(torch.func.grad(lambda p, x: network(torch, None, p, x)), in_dims=(None, 0))
         return in_torch(lambda: of_all(p, data))
 
-    return {OURS: mapped, JACOBIAN: rows, JAX: by_jax, TORCH: by_torch}
+    return {OURS: mapped, JAX: by_jax, TORCH: by_torch}
 
 
 def cases(smoke: bool) -> Iterable[Case]:
@@ -70,4 +64,4 @@ def cases(smoke: bool) -> Iterable[Case]:
     p = [normal(rng, n, n, scale=n**-0.5), normal(rng, 4, n, scale=0.5), np.zeros(n, "f")]
     given = ways(recurrent, p, normal(rng, batch, steps, 4))
     what = f"gradients of each sample, scan of {steps} steps, width {n}, batch {batch}"
-    yield Case(what, {name: given[name] for name in (OURS, JAX)})  # the Jacobian takes hundreds of times as long
+    yield Case(what, {name: given[name] for name in (OURS, JAX)})  # PyTorch has no scan

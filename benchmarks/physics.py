@@ -15,7 +15,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
 
-from .harness import Case, Way
+from .harness import EARLY, Case, Contender, Way
 from .models import (
     Arrays,
     Parameters,
@@ -133,7 +133,37 @@ def ways(equation: Equation, given: tuple[Parameters, Arrays]) -> dict[str, Way]
     }
 
 
+def lbfgs_step(loss_of: Callable[..., Any], parameters: Parameters, data: Arrays) -> Contender:
+    """A step of L-BFGS by optax, jitted, which keeps value and gradient of the last point of its line search."""
+    solver = optax.lbfgs(linesearch=optax.scale_by_zoom_linesearch(20, initial_guess_strategy="one"))
+
+    def loss(p: Any) -> Any:
+        return loss_of(p, *data)
+
+    @partial(jax.jit, donate_argnums=(0, 1))
+    def update(p: Any, state: Any) -> Any:
+        value, grad = optax.value_and_grad_from_state(loss)(p, state=state)
+        updates, state = solver.update(grad, state, p, value=value, grad=grad, value_fn=loss)
+        return optax.apply_updates(p, updates), state, value
+
+    p: Any = [jnp.array(a) for a in parameters]
+    state = jax.tree.map(jnp.array, solver.init(p))  # copies: buffers of its own are donated
+
+    def step() -> Any:
+        nonlocal p, state
+        p, state, value = update(p, state)
+        return value
+
+    return step
+
+
 def cases(smoke: bool) -> Iterable[Case]:
-    """The equations."""
+    """The equations, and L-BFGS on the first."""
+    burgers, given = EQUATIONS[0], arrays(smoke)
+    yield Case("Burgers step of L-BFGS, MLP 2-64-64-64-1, 2,048 points", {
+        "nngrad": lambda: train_step(partial(nngrad_loss, burgers), S.LBFGS(), *given),
+        "optax, nested jax.jvp": lambda: lbfgs_step(partial(jax_loss, nested_jvp, burgers), *given),
+        "optax, jet": lambda: lbfgs_step(partial(jax_loss, jet, burgers), *given),
+    }, measures=("time", EARLY))  # fmt: skip
     for equation in EQUATIONS[: 1 if smoke else None]:
         yield Case(f"{equation.name} step, MLP 2-64-64-64-1, 2,048 points", ways(equation, arrays(smoke)))

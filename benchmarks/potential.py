@@ -272,8 +272,24 @@ def with_equinox(lib: Any, at: Crystal) -> Callable[..., Any]:
     return step
 
 
+def along(lib: Any, at: Crystal, order: int) -> Callable[..., Any]:
+    """Order 2: a column of the Hessian by positions. Order 3: the gradients of all weights of the mean square of its
+    derivative along the same direction, fourth derivatives."""
+
+    def of(ws: list[Any], edges: Edges, x: Any) -> Any:
+        strain = jnp.zeros((3, 3), x.dtype)
+        found = lib.grad(lambda x: energy(WITH_JAX, AT_ONCE, ws, edges, x, strain))
+        for _ in range(order - 1):
+            found = partial(lambda f, x: lib.jvp(f, (x,), (at.along,))[1], found)
+        return found(x) if order == 2 else jnp.mean(found(x) ** 2)
+
+    by_weights = lib.grad(of) if order > 2 else of
+    return lambda *given: by_weights(list(given[5:]), Edges(*given[:4]), given[4])
+
+
 def cases(smoke: bool) -> Iterable[Case]:
-    """By F and by `nngrad.jax`, of functions and of a model, each beside the same by JAX; and in chunks."""
+    """By F and by `nngrad.jax`, of functions and of a model, each beside the same by JAX; and in chunks. Then
+    derivatives along one direction."""
     rng = np.random.default_rng(0)
     at = crystal(rng, (2, 1, 1) if smoke else (5, 5, 2), 200 if smoke else 4000)
     ws = weights(rng, *((4, 0) if smoke else (64, 3)))
@@ -287,3 +303,9 @@ def cases(smoke: bool) -> Iterable[Case]:
     pairs = [(OURS, PEER), (BY_JAX, PEER), (BY_MODEL, MODEL), (CHUNKED, OURS)]
     what = f"potential, {len(at.positions)} atoms, {len(at.edges.start):,} edges: loss and gradients"
     yield Case(what, ways, pairs, ("time", "first result", "temporaries"))
+    for order, of in ((2, "a column of the Hessian"), (3, "fourth order in the loss")):
+        two: dict[str, Way] = {
+            name: lambda lib=lib, order=order: in_jax(along(lib, at, order), *given)
+            for name, lib in ((BY_JAX, nj), (PEER, jax))
+        }
+        yield Case(f"potential, {len(at.positions)} atoms: {of}", two, measures=("time", "first result"))

@@ -13,6 +13,7 @@ import platform
 import re
 import tomllib
 from collections.abc import Iterable
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,8 +26,9 @@ KEPT = Path(__file__).parent / "results"
 ON_GPU = KEPT / "gpu"
 PAGE = Path(__file__).parent / "RESULTS.md"
 README = ROOT / "README.md"
-PLOTTED = ("devices", "growth")
-"""Files of figures that are drawn, and have no rows."""
+_ratio = itemgetter("ratio")
+PLOTTED = ("devices",)
+"""A file of figures that are drawn, and has no rows."""
 
 
 class Headline(NamedTuple):
@@ -55,7 +57,7 @@ def _headlines() -> dict[str, list[Headline]]:
 
 
 SECTIONS = _headlines()
-OF_PEERS = re.compile(r"jax|JAX|jit|nested|vmap of|zero coord|collapsed|PyTorch|torch|folx|asdex|gradients once")
+OF_PEERS = re.compile(r"jax|JAX|jit|optax|nested|vmap of|zero coord|collapsed|PyTorch|torch|folx|asdex|gradients once")
 """How ways begin that are not nngrad's."""
 REASONS: dict[str, str] = tomllib.loads((Path(__file__).parent / "slower.toml").read_text(encoding="utf-8"))
 """Why lines are above 1, by the benchmark or by how the line begins."""
@@ -76,20 +78,25 @@ _ON_GPU = """
 
 """
 _GROWTH = """
-## Growth with the order
-The nth derivative of a network of three tanh layers at 1,024 points, by nested `nn.grad` and by what one writes in JAX:
+## Cost as work grows
+The time of a step, each beside its peers at their best. Numbers in the legends are slopes: the power of the size with
+which a time grows over its last three points. For devices these are the bytes that the program of one of them accesses
+by the compiler's account, where they share a batch.
 
-![Nodes of the graph, time to the first result and run time over the orders 1 to 12](../docs/images/growth.png)
-
-## Growth with the devices
-A training step compiled for 1 to 256 devices, by the compiler's own counts for the program of one device:
-
-![FLOPs, bytes accessed and bytes sent of a device, over the number of devices](../docs/images/scaling.png)
+![A step over width, batch, depth, order, numbers of parameters and of devices](../docs/images/growth.png)
 """
 _SLOWER = """
 ## Where nngrad is slower
-Each kept line whose best way takes more than the best peer's, of time or memory:
+Each kept line whose best way takes more than the best peer's, of time or memory, with the ratio; by what bounds it.
 
+| why | |
+| --- | --- |
+"""
+_UNTOLD = """
+Lines whose cause has not been measured:
+
+| | nngrad | best peer | ratio |
+| --- | --- | --- | ---: |
 """
 
 
@@ -143,6 +150,8 @@ class Slower(NamedTuple):
     peer: str
     ratio: float
     reason: str
+    compiled: str = ""
+    """Where that peer is eager and these are first results: the ratio beside the best peer that compiles, and who."""
 
 
 def all_slower() -> list[Slower]:
@@ -151,26 +160,34 @@ def all_slower() -> list[Slower]:
     for name, kept in _kept().items():
         ways: dict[str, dict[str, list[dict[str, Any]]]] = {}
         for row in kept["rows"]:
-            if OF_PEERS.match(row["peer"]) and row["what"].rpartition(": ")[2] != "arithmetic":
+            if OF_PEERS.match(row["peer"]) and row["what"].rpartition(": ")[2] not in ("arithmetic", "tracing"):
                 ways.setdefault(row["what"], {}).setdefault(row["ours"], []).append(row)
         for what, by_way in ways.items():
-            row = min([max(rows, key=_ratio) for rows in by_way.values()], key=_ratio)
+            rows = sorted(min(by_way.values(), key=lambda rows: max(map(_ratio, rows))), key=_ratio)
+            row, others = rows[-1], [row for row in rows if not row["peer"].startswith("PyTorch eager")]
             if row["ratio"] > 1:
                 reasons = [why for begins, why in REASONS.items() if what.startswith(begins)] or [REASONS.get(name, "")]
-                found.append(Slower(what, row["ours"], row["peer"], row["ratio"], reasons[0]))
+                compiled = ""
+                if what.endswith("first result") and others and row not in others:
+                    compiled = f"{others[-1]['ratio']:.2f} beside {others[-1]['peer'].rpartition(': ')[0]}"
+                    reasons = reasons if others[-1]["ratio"] > 1 else [REASONS["PyTorch eager"]]
+                found.append(Slower(what, row["ours"], row["peer"], row["ratio"], reasons[0], compiled))
     return sorted(found, key=lambda line: -line.ratio)
 
 
-def _ratio(row: dict[str, Any]) -> float:
-    return float(row["ratio"])
-
-
 def slower() -> str:
-    """The table of what peers do with less."""
-    text = _SLOWER + "| | nngrad | best peer | ratio | why |\n| --- | --- | --- | ---: | --- |\n"
+    """The tables of what peers do with less: by reason, and what has none."""
+    by_reason: dict[str, list[str]] = {}
+    untold = ""
     for line in all_slower():
-        text += f"| {line.what} | {line.ours.rpartition(': ')[2]} | {line.peer} | {line.ratio:.2f} | {line.reason} |\n"
-    return text
+        peer = line.peer.rpartition(": ")[0]
+        ratios = f"{line.ratio:.2f} beside {peer}" + f" ({line.compiled})" * bool(line.compiled)
+        if line.reason:
+            by_reason.setdefault(line.reason, []).append(f"{line.what}: {ratios}")
+        else:
+            untold += f"| {line.what} | {line.ours.rpartition(': ')[2]} | {line.peer} | {line.ratio:.2f} |\n"
+    told = "".join([f"| {why} | {'<br>'.join(lines)} |\n" for why, lines in by_reason.items()])
+    return _SLOWER + told + f"{_UNTOLD}{untold}" * bool(untold)
 
 
 def on_gpu() -> str:

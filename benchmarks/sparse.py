@@ -1,16 +1,11 @@
-"""Sparse Hessians and Jacobians of 10,000 variables: a finite-element energy, and the defects of a collocation.
-
-The peer is asdex where it is installed, else the dense matrix by JAX, which is for the tiny sizes of `--smoke` alone.
-"""
+"""Sparse Hessians and Jacobians of 10,000 variables: a finite-element energy, and the defects of a collocation."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -18,9 +13,6 @@ import nngrad as nn
 import nngrad.functions as F
 
 from .harness import Case, Step, in_jax, in_nngrad
-
-OURS, ASDEX, DENSE = "nngrad", "asdex", "jax, dense"
-PEER = ASDEX if importlib.util.find_spec("asdex") else DENSE
 
 Function = Callable[[Any, Any], Any]
 """`function(numpy, x)`, with F or `jax.numpy`."""
@@ -80,13 +72,11 @@ def ours(wanted: Wanted) -> Step:
     return in_nngrad(matrix.values, [x])
 
 
-def peer(wanted: Wanted) -> Step:
-    """The peer's: asdex's elements, or all of them."""
-    function = partial(wanted.function, jnp)
-    if PEER == DENSE:
-        return in_jax((jax.hessian if wanted.scalar else jax.jacobian)(function), wanted.x)
+def by_asdex(wanted: Wanted) -> Step:
+    """asdex's."""
     import asdex
 
+    function = partial(wanted.function, jnp)
     kind = "hessian" if wanted.scalar else "jacobian"
     coloring = getattr(asdex, f"{kind}_coloring")(function, jnp.asarray(wanted.x))
     return in_jax(lambda x: getattr(asdex, f"{kind}_from_coloring")(function, coloring)(x).data, wanted.x)
@@ -95,6 +85,6 @@ def peer(wanted: Wanted) -> Step:
 def cases(smoke: bool) -> Iterable[Case]:
     """Both. First results are with pattern and colours; elements are not in the peer's order."""
     for wanted in (elements(4 if smoke else 71), collocation(5 if smoke else 2000)):
-        ways = {OURS: partial(ours, wanted), PEER: partial(peer, wanted)}
+        ways = {"nngrad": partial(ours, wanted), "asdex": partial(by_asdex, wanted)}
         what = f"{wanted.name}, {wanted.x.size} variables"
         yield Case(what, ways, measures=("time", "first result"), tolerance=None, double=True)

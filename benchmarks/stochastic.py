@@ -22,13 +22,11 @@ import nngrad.functions as F
 from .harness import Case, in_jax
 from .models import Parameters, jax_mlp, nngrad_mlp, tanh_parameters
 
-OURS, THEIRS = "nn.laplacian, directions", "vmap of jet, random directions"
-EXACT, HESSIAN = "nn.laplacian, exact", "trace of jax.hessian"
 Data = tuple[Any, Any, Any]
 """Points, what the equation is to give there, and a key."""
 
 
-def of_nngrad(parameters: Parameters, data: Data, directions: int | None) -> Callable[..., Any]:
+def of_nngrad(parameters: Parameters, data: Data, directions: int) -> Callable[..., Any]:
     """The loss and its gradient as nngrad has them, as a function of the parameters and the data."""
     p = [nn.Variable.from_numpy_array(a, need_grad=True) for a in parameters]
     x, wanted, key = (nn.Variable.from_numpy_array(np.asarray(a)) for a in data)
@@ -64,11 +62,6 @@ def from_jets(directions: int) -> Callable[..., Any]:
     return laplacian
 
 
-def traced(u: Callable[[Any], Any], x: Any, key: Any) -> Any:
-    """The trace of the Hessian."""
-    return jnp.trace(jax.hessian(u)(x))
-
-
 def problem(dimension: int, batch: int, width: int) -> tuple[Parameters, Data]:
     """Parameters of the network, and points of the unit ball."""
     rng = np.random.default_rng(0)
@@ -80,17 +73,15 @@ def problem(dimension: int, batch: int, width: int) -> tuple[Parameters, Data]:
 
 
 def cases(smoke: bool) -> Iterable[Case]:
-    """All coordinates of few dimensions, where all ways agree; then some of up to 100,000 dimensions. In few, the full
-    Laplacian is taken too."""
+    """All coordinates of few dimensions, where both ways agree; then some of up to 100,000 dimensions."""
     sizes = [(100, 16), (1000, 16), (10_000, 16), (100_000, 16)]
     for dimension, directions in [(6, 6), *([(8, 2)] if smoke else sizes)]:
         agree, (batch, width) = dimension == directions, (4, 8) if smoke else (100, 128)
         parameters, data = problem(dimension, batch, width)
         functions: dict[str, Callable[[], Callable[..., Any]]] = {
-            OURS: partial(of_nngrad, parameters, data, directions), THEIRS: partial(of_jax, from_jets(directions)),
+            "nn.laplacian, directions": partial(of_nngrad, parameters, data, directions),
+            "vmap of jet, random directions": partial(of_jax, from_jets(directions)),
         }  # fmt: skip
-        if agree or (dimension <= 1000 and not smoke):
-            functions |= {EXACT: partial(of_nngrad, parameters, data, None), HESSIAN: partial(of_jax, traced)}
         ways = {name: lambda f=f, given=(parameters, *data): in_jax(f(), *given) for name, f in functions.items()}
         what = f"sine-Gordon loss and gradient, {dimension:,} dimensions, {directions} directions, batch {batch}"
         yield Case(what, ways, measures=("time", "temporaries"), tolerance=1e-3 if agree else None)

@@ -13,9 +13,9 @@ import numpy as np
 import nngrad.jax as nj
 
 from .. import operators, order_four
+from ..experiment import QUANTITIES, Experiment, Measured, Point, Quantity, Table
 from ..harness import Way, in_jax
 from ..models import jax_mlp, tanh_parameters
-from ..reproducing.experiment import QUANTITIES, Experiment, Measured, Point, Quantity, Table
 
 OURS, NESTED, STANDARD, COLLAPSED = "nngrad", "nested", "standard Taylor", "collapsed Taylor"
 DIMENSIONS, WIDTHS, FEW = 50, (96, 96, 64, 64, 1), 5

@@ -12,9 +12,9 @@ from numpy.polynomial import polynomial
 
 import nngrad as nn
 
+from ..experiment import Experiment, Point, Table
 from ..harness import Step, Way, in_jax, in_torch
 from ..models import Field, Parameters, jax_mlp, jet_last, mlp, nested_grad, nested_jvp, nngrad_mlp, tanh_parameters
-from ..reproducing.experiment import Experiment, Point, Table
 
 OURS = "nngrad"
 TORCH_NESTED, TORCH_BRUNO = "PyTorch, nested autograd", "PyTorch, n-TangentProp"

@@ -13,9 +13,9 @@ import numpy as np
 import nngrad as nn
 import nngrad.functions as F
 
+from ..experiment import Experiment, Point, Table
 from ..harness import in_jax
 from ..models import Field, Parameters, along, jax_mlp, tanh_parameters, taylor
-from ..reproducing.experiment import Experiment, Point, Table
 
 OURS, JVP, JET = "nngrad", "JAX, nested jvp", "JAX, jet of each axis by hand"
 RANK, WIDTH = 32, 64

@@ -1,23 +1,44 @@
 """What pages say of the kept figures, and the check of them."""
 
+from types import SimpleNamespace
+
+import pytest
+
 from benchmarks import check, report
+from benchmarks.harness import Case, installed
 
 
 def test_each_line_above_one_is_told_once_and_no_reason_is_left_over() -> None:
     lines = report.all_slower()
     assert len({line.what for line in lines}) == len(lines)
     assert all([line.ratio > 1 and report.OF_PEERS.match(line.peer) for line in lines])
-    files = {path.stem for path in report.KEPT.glob("*.json")}
+    files = {"PyTorch eager", *[path.stem for path in report.KEPT.glob("*.json")]}
     unused = {r for r in report.REASONS if r not in files and not any([line.what.startswith(r) for line in lines])}
     assert not unused, "these lines are not slower any more: take their reasons out"
     assert report.PAGE.read_text() == report.page(), "python -m benchmarks --pages"
 
 
-def test_a_check_finds_its_cases_and_what_is_kept_of_them() -> None:
-    for part, whats in check.chosen().items():
+def test_a_check_finds_its_cases_and_what_is_kept_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for part, ratios in check.chosen().items():
         cases = list(check.module_of(part).cases(False))
-        names = {case.what: {f"{case.what}: {measure}" for measure in case.measures} for case in cases}
-        assert all([what in names or any([what in others for others in names.values()]) for what in whats])
+        shown = {title for case in cases for title in (case.what, *[f"{case.what}: {m}" for m in case.measures])}
+        assert ratios and shown.issuperset([what for what, *_ in ratios])
+        names = {name for _, *pair in ratios for name in pair if installed(name)}
+        assert names <= {name for case in cases for name in case.ways}
     row = check.Row("step", "nngrad: 1.00 ms", "jax, by hand: 2.00 ms", 0.5)
     assert check.key_of(row._asdict()) == ("step", "nngrad", "jax, by hand")
     assert not check.Line(row, 0.46).worse and check.Line(row, 0.45).worse
+
+    runs: list[list[str]] = []
+
+    def disturbed(part: str, i: int, case: Case, smoke: bool) -> list[check.Row]:
+        """The first time twice as slow."""
+        runs.append(list(case.ways))
+        return [row._replace(what=case.what, ratio=1.0 if len(runs) == 1 else 0.5)]
+
+    steps = Case("step", dict.fromkeys(["nngrad", "jax, by hand", "another"], lambda: lambda: 0))
+    monkeypatch.setattr(check, "chosen", lambda: {"part": {("step", "nngrad", "jax, by hand"): 0.5}})
+    monkeypatch.setattr(check, "module_of", lambda part: SimpleNamespace(cases=lambda smoke: [steps]))
+    monkeypatch.setattr(check, "measured_case", disturbed)
+    (line,) = check.again()
+    assert not line.worse and runs == 2 * [["nngrad", "jax, by hand"]]

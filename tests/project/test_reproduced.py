@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.reproducing import __main__ as reproducing
-from benchmarks.reproducing import pages
-from benchmarks.reproducing.drawing import draw
-from benchmarks.reproducing.experiment import Experiment, Measured, measured
+from benchmarks import reproducing
+from benchmarks.drawing import draw
+from benchmarks.experiment import Experiment, Measured, measured
 
 NAMES = reproducing.names()
 
@@ -40,9 +39,9 @@ def test_ratios_on_a_page() -> None:
         Measured("small", "order", x, method, "time", value)
         for x, method, value in ((1, "nngrad", 0.2), (1, "other", 0.1), (2, "nngrad", 0.1), (2, "other", 0.4))
     ]
-    text = pages.made("name", experiment, {"machine": "two cores", "date": "2026-01-01"}, rows)
+    text = reproducing.made("name", experiment, {"machine": "two cores", "date": "2026-01-01"}, rows)
     assert text.endswith("nngrad takes more here:\n\n- small, time: 2 (other)\n")
     page = "# P\n<!-- name: made by benchmarks.reproducing -->\n\nold\n\n<!-- end of name -->\nprose\n"
-    assert pages.with_figures(page, {"name": "new\n"}) == page.replace("old\n", "new\n")
+    assert reproducing.with_figures(page, {"name": "new\n"}) == page.replace("old\n", "new\n")
     with pytest.raises(ValueError, match="the page has no"):
-        pages.with_figures(page, {"another": "new"})
+        reproducing.with_figures(page, {"another": "new"})

@@ -1,4 +1,4 @@
-"""The figure of a comparison: a panel for each table and quantity, one above the other, as wide as a phone shows it."""
+"""The figure of a comparison: a panel for each table and quantity, as wide as a phone shows it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from .experiment import Experiment, Measured
 
@@ -20,13 +22,12 @@ PANEL = (5.2, 2.7)
 """Inches: its words are legible where the figure is shrunk to 390 pixels."""
 GAP = 0.1
 """Between marks that stand side by side, where words are 1 apart."""
+SMALL = (3.5, 3.1)
+"""One of two panels side by side."""
+FITTING = 6
+"""So many numbers fit below it."""
 LETTERS = 44
 """About how many fit side by side below a panel."""
-
-
-def methods_of(experiment: Experiment, rows: Sequence[Measured]) -> list[str]:
-    """The methods that were run, nngrad's first."""
-    return sorted(dict.fromkeys([m.method for m in rows]), key=lambda name: name != experiment.ours)
 
 
 def panels_of(experiment: Experiment, rows: Sequence[Measured]) -> list[tuple[str, str, list[Measured]]]:
@@ -46,18 +47,23 @@ def draw(experiment: Experiment, rows: Sequence[Measured], path: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    panels, methods = panels_of(experiment, rows), methods_of(experiment, rows)
+    panels = panels_of(experiment, rows)
+    methods = sorted(dict.fromkeys([m.method for m in rows]), key=lambda name: name != experiment.ours)
     styles = dict(zip(methods, [OURS, *OTHERS] if methods[0] == experiment.ours else OTHERS, strict=False))
-    height = PANEL[1] * len(panels) + 0.22 * len(methods) + 0.3
+    columns = 2 if experiment.growing else 1
+    lines = -(-len(panels) // columns)
+    width, height = (2 * SMALL[0], lines * SMALL[1]) if experiment.growing else (
+        PANEL[0], lines * PANEL[1] + 0.22 * len(methods) + 0.3
+    )  # fmt: skip
     with matplotlib.rc_context({"svg.hashsalt": "nngrad", "font.size": 11}):
-        figure = Figure(figsize=(PANEL[0], height), layout="constrained", facecolor="white")
-        column = figure.subplots(len(panels), squeeze=False)[:, 0]
-        for axes, (table, quantity, inside) in zip(column, panels, strict=True):
+        figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+        for axes, (table, quantity, inside) in zip(figure.subplots(lines, columns, squeeze=False).flat, panels):  # noqa: B905
             _draw_panel(axes, experiment, quantity, inside, styles)
             axes.set_title(table, fontsize=11, loc="left")
-        lines = [Line2D([], [], **styles[name]) for name in methods]
-        figure.legend(lines, methods, loc="outside lower left", frameon=False, ncols=1)
-        figure.savefig(path, metadata={"Date": None})
+        if not experiment.growing:
+            marks = [Line2D([], [], **styles[name]) for name in methods]
+            figure.legend(marks, methods, loc="outside lower left", frameon=False, ncols=1)
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=100)
 
 
 def _draw_panel(
@@ -72,8 +78,14 @@ def _draw_panel(
         beside = GAP * (i - (len(styles) - 1) / 2)
         curve = [(places.index(m.x) + beside if apart else m.x, scale * m.value) for m in inside if m.method == name]
         if curve:
-            axes.plot(*zip(*curve, strict=True), **styles[name] | ({"linestyle": ""} if apart else {}))
+            label = f"{name}: {slope(curve):.2f}" if experiment.growing else name
+            axes.plot(*zip(*curve, strict=True), label=label, **styles[name] | ({"linestyle": ""} if apart else {}))
     axes.set_yscale("log")
+    if experiment.growing:
+        curves = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        first = sorted(curves, key=lambda label: not label.startswith(f"{experiment.ours}:"))
+        axes.legend([curves[label] for label in first], first, fontsize=10, frameon=False, handlelength=1.2,
+                    labelspacing=0.2, borderaxespad=0)  # fmt: skip
     values = [scale * m.value for m in inside if m.value > 0]
     if values and max(values) < 100 * min(values):  # a decade or two have few powers of ten
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -93,10 +105,16 @@ def _draw_panel(
     else:
         if max(places) > 4 * max(min(places), 1e-9) and min(places) > 0:
             axes.set_xscale("log")
-        axes.set_xticks(places, labels, minor=False)
+        every = -(-len(places) // FITTING)
+        axes.set_xticks(places[::every], labels[::every], minor=False)
         axes.set_xticks([], minor=True)
     axes.grid(axis="y", color="#e4e6e8", linewidth=0.7)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def slope(curve: Sequence[tuple[float, float]]) -> float:
+    """The power by which a curve grows over its last three points, by least squares."""
+    return float(np.polyfit(*np.log(np.transpose(curve[-3:])), 1)[0])
 
 
 def _around(least: float, most: float) -> tuple[float, float]:

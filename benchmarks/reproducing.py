@@ -1,16 +1,25 @@
-"""The page of the comparisons: what is between its marks is made of the kept figures, its prose is written there."""
+"""`python -m benchmarks.reproducing NAME`: run a published comparison, draw it, and write its part of the page.
+
+What is between the marks of the page is made of the kept figures; its prose is written there.
+"""
 
 from __future__ import annotations
 
-import json
+import argparse
+import importlib
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .experiment import Experiment, Measured
+import nngrad as nn
 
+from . import drawing, report
+from .experiment import Experiment, Measured, measured
+
+PAGES = report.ROOT / "docs" / "reproduced"
+PAGE = PAGES / "papers.md"
 _MADE = """\
 All figures are in [{name}.json]({name}.json): of {date} on {machine}.
 
@@ -20,10 +29,27 @@ All figures are in [{name}.json]({name}.json): of {date} on {machine}.
 """
 
 
-def load(path: Path) -> tuple[dict[str, Any], list[Measured]]:
+def names() -> list[str]:
+    """The names of the experiments, which are those of their files."""
+    return sorted(path.stem for path in (Path(__file__).parent / "reproduced").glob("[!_]*.py"))
+
+
+def experiment_of(name: str) -> Experiment:
+    """The experiment of a file."""
+    found: Experiment = importlib.import_module(f"benchmarks.reproduced.{name}").EXPERIMENT
+    return found
+
+
+def kept(name: str) -> tuple[dict[str, Any], list[Measured]]:
     """What is kept of a run: machine and date, and the figures."""
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    return kept, [Measured(**row) for row in kept["rows"]]
+    found = report.load(name, PAGES)
+    return found, [Measured(**row) for row in found["rows"]]
+
+
+def page() -> str:
+    """The page with the figures that are kept beside it."""
+    made_now = {name: made(name, experiment_of(name), *kept(name)) for name in names()}
+    return with_figures(PAGE.read_text(encoding="utf-8"), made_now)
 
 
 def with_figures(text: str, made: Mapping[str, str]) -> str:
@@ -41,12 +67,13 @@ def with_figures(text: str, made: Mapping[str, str]) -> str:
     return text
 
 
-def made(name: str, experiment: Experiment, kept: Mapping[str, Any], rows: Sequence[Measured]) -> str:
+def made(name: str, experiment: Experiment, of_run: Mapping[str, Any], rows: Sequence[Measured]) -> str:
     """What is made for a comparison, with lines as long as those of other pages."""
     quantities = ", ".join([experiment.quantities[q].title for q in experiment.measured])
-    lost = _lost(experiment, rows)
-    of_run = {key: kept[key] for key in ("date", "machine")}
-    text = _MADE.format(name=name, title=experiment.title, quantities=quantities, lost=lost, **of_run)
+    text = _MADE.format(
+        name=name, title=experiment.title, quantities=quantities, lost=_lost(experiment, rows), date=of_run["date"],
+        machine=of_run["machine"],
+    )  # fmt: skip
     return "\n".join([_wrapped(line) for line in text.splitlines()]) + "\n"
 
 
@@ -79,3 +106,22 @@ def _lost(experiment: Experiment, rows: Iterable[Measured]) -> str:
 def _range(ratios: Sequence[float]) -> str:
     least, most = f"{min(ratios):.2g}", f"{max(ratios):.2g}"
     return least if least == most else f"{least} to {most}"
+
+
+@nn.deterministic()  # what is measured is the best executable
+def main() -> None:
+    """Parse the command line and run."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reproducing", description=__doc__)
+    told = f"all by default: {', '.join(names())}"
+    parser.add_argument("name", nargs="?", choices=names(), metavar="NAME", help=told)
+    parser.add_argument("--pages", action="store_true", help="measure nothing: draw the kept figures")
+    options = parser.parse_args()
+    for name in [options.name] if options.name else names():
+        if not options.pages:
+            report.keep(PAGES / f"{name}.json", measured(experiment_of(name), False), ("torch", "folx"))
+        drawing.draw(experiment_of(name), kept(name)[1], PAGES / f"{name}.svg")
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

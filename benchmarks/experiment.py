@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from ..harness import Way, figures_of, installed, shown
+from .harness import Way, figures_of, installed, shown
 
 ROUNDS = (10, 150)
 """Times are the least of so many rounds: calls are short beside what disturbs them."""
@@ -71,6 +71,8 @@ class Experiment(NamedTuple):
     quantities: Mapping[str, Quantity] = QUANTITIES
     derived: Callable[[list[Measured]], Iterable[Measured]] | None = None
     """What follows from the figures, such as slopes."""
+    growing: bool = False
+    """Whether it is drawn over logarithms in two columns, with the slopes of the last three points in the legends."""
 
 
 def measured(experiment: Experiment, smoke: bool) -> list[Measured]:
@@ -79,7 +81,7 @@ def measured(experiment: Experiment, smoke: bool) -> list[Measured]:
     for table in experiment.tables(smoke):
         for x, ways, tolerance in table.points:
             here = {name: way for name, way in ways.items() if installed(name)}
-            figures = figures_of(here, tolerance, smoke, of_rounds=min, rounds=ROUNDS)
+            figures = figures_of(here, tolerance, smoke, experiment.measured, min, ROUNDS)
             times = [f"{name} {shown(of_it['time'])}" for name, of_it in figures.items()]
             print(f"{table.title}, {table.axis} {x}: {', '.join(times)}", flush=True)
             found += [

@@ -1,1 +1,0 @@
-"""Published comparisons with nngrad as one more line, drawn, with a page: `python -m benchmarks.reproducing NAME`."""
