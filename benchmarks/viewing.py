@@ -77,7 +77,7 @@ def of_size(blocks: int, rounds: int) -> list[Row]:
 
     found["costs"], _ = shortest(costs, rounds)
     laid_out, _ = shortest(lambda: page_layout(described), rounds)
-    found["memory"], memory = shortest(lambda: lifetimes_of(described, outputs), rounds)
+    found["memory"], memory = shortest(lambda: lifetimes_of(described), rounds)
     found["document, with the layout"], text = shortest(written, rounds)
     nn.clear_parameters()
     what = f"second order of {blocks} residual blocks, {len(described):,} nodes"

@@ -40,13 +40,18 @@ class Tally(NamedTuple):
 
 
 _traced = BoundedCache.about_structures(4096)
-"""Costs without bytes and the function itself, by op, arguments and specs of the inputs."""
+"""Costs by op, arguments and specs of the inputs."""
 
 
 def cost_of(op: Op, arguments: tuple[Any, ...], specs: tuple[Spec, ...]) -> Tally:
     """The cost of an op alone on inputs of these shapes and dtypes: each input is read and each output written once."""
-    cost: Tally = _traced.part((op,)).get((op, arguments, specs), lambda: _cost_of_jaxpr(op.jaxpr(arguments, specs)))
-    return cost._replace(functions=1, bytes=sum([s.nbytes for s in (*specs, *op.result_specs(specs, arguments))]))
+
+    def cost() -> Tally:
+        nbytes = sum([s.nbytes for s in (*specs, *op.result_specs(specs, arguments))])
+        return _cost_of_jaxpr(op.jaxpr(arguments, specs))._replace(functions=1, bytes=nbytes)
+
+    known: Tally = _traced.part((op,)).get((op, arguments, specs), cost)
+    return known
 
 
 class Application(NamedTuple):

@@ -53,11 +53,16 @@ def value_text(value: Any) -> str:
     """The `repr` of a value, shortened; if that fails, its type."""
     if isinstance(value, np.dtype):
         text = value.name
-    elif value.__class__ in (int, float, bool, type(None), Spec):
+    elif value.__class__ in (int, float, bool, type(None), Spec) or _is_short(value):
         text = repr(value)
     else:
         text = _short.repr(value)
     return printable(text, LONGEST_ARGUMENT)
+
+
+def _is_short(value: Any) -> bool:
+    """True for a tuple of few integers, as most arguments are, whose `repr` needs no shortening."""
+    return value.__class__ is tuple and len(value) <= _short.maxtuple and {int}.issuperset(map(type, value))
 
 
 def argument_text(op: Op, arguments: tuple[Any, ...], switches: bool) -> str:

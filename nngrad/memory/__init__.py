@@ -12,11 +12,11 @@
 """
 
 from ..extend import engine, provide
-from .liveness import Timeline, peak_bytes, timeline
+from .liveness import Timeline, peak_bytes, timeline, timeline_of
 from .plan import reads
 from .policies import LeastMemory, MemoryBudget, Segments, policy_key, recompute
 from .search import rematerialised
 
-__all__ = ["LeastMemory", "MemoryBudget", "Segments", "Timeline", "reads", "recompute", "timeline"]
+__all__ = ["LeastMemory", "MemoryBudget", "Segments", "Timeline", "reads", "recompute", "timeline", "timeline_of"]
 
 provide(engine, {"rematerialised": rematerialised, "policy_key": policy_key, "peak_bytes": peak_bytes})

@@ -17,7 +17,6 @@ Leaves and results are counted separately, as compilers do.
 from __future__ import annotations
 
 import functools
-import operator
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -81,15 +80,15 @@ class Timeline(NamedTuple):
         return max(self.live, default=0)
 
 
-def timeline(program: Program, as_compiled: bool = True) -> Timeline:
-    """The temporaries of a program.
+def timeline(program: Program) -> Timeline:
+    """The temporaries of a program, as its platform's compiler gets it, where values have other numbers."""
+    return timeline_of(prepared(program).block)
 
-    Args:
-        program: The program.
-        as_compiled: Whether to take it as its platform's compiler gets it, where values have other numbers; if not,
-            they have the numbers in `program`.
-    """
-    return _timeline(prepared(program).block if as_compiled else program.block)
+
+def timeline_of(block: Block) -> Timeline:
+    """The temporaries of a block, whose values keep their numbers."""
+    loops, results = _loops(block)
+    return _lives(_schedule(loops), results)
 
 
 def peak_bytes(outputs: list[Variable]) -> int:
@@ -97,15 +96,10 @@ def peak_bytes(outputs: list[Variable]) -> int:
     return timeline(linearize(outputs).program).peak
 
 
-def _timeline(block: Block) -> Timeline:
-    loops, results = _loops(block)
-    return _lives(_schedule(loops), results)
-
-
 @functools.lru_cache(maxsize=4096)
 def _peak_of(body: Block) -> int:
     """Bytes of temporaries of a body while it runs. The passes for a platform do not look into bodies."""
-    return _timeline(body.with_bodies_inline()).peak
+    return timeline_of(body.with_bodies_inline()).peak
 
 
 # ---------------------------------------------------------------- loops
@@ -207,11 +201,8 @@ def _schedule(loops: list[LoopSteps]) -> list[LoopSteps]:
 
 def _lives(steps: list[LoopSteps], results: Sequence[int]) -> Timeline:
     """The bytes that are live at each step."""
-    spans: dict[int, Span] = {}
-    for t, step in enumerate(steps):
-        spans.update({i: Span(t, t, nbytes) for i, nbytes in step.results.items()})
-        for i in step.read:
-            spans[i] = spans[i]._replace(last=t)
+    last = {i: t for t, step in enumerate(steps) for i in (*step.results, *step.read)}
+    spans = {i: Span(t, last[i], nbytes) for t, step in enumerate(steps) for i, nbytes in step.results.items()}
     elsewhere = _in_results(spans, results, steps)
     values = {i: span for i, span in spans.items() if i not in elsewhere}
     live: list[int] = []
@@ -250,23 +241,64 @@ def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[Loop
     ordered = sorted(spans, key=lambda i: (-spans[i].nbytes, depth.get(i, len(spans))))
     places = [i for i in ordered if i in elsewhere][::-1]
     sizes = [spans[i].nbytes for i in places]
-    taken = [0] * len(steps)
-    """For each step the occupied places, as bits."""
-
-    def occupy(place: int, first: int, last: int) -> None:
-        for t in range(first, last + 1):
-            taken[t] |= 1 << place
-
+    occupied = _Occupied(len(steps))
     for place, i in enumerate(places):
-        occupy(place, spans[i].first, len(steps) - 1)
+        occupied.add(1 << place, spans[i].first, len(steps) - 1)
     for i in ordered:
         first, last, nbytes = spans[i]
         smallest = bisect_left(sizes, nbytes)
         if i in elsewhere or smallest == len(places):
             continue
-        occupied = functools.reduce(operator.or_, taken[first : last + 1]) >> smallest
-        place = smallest + (~occupied & (occupied + 1)).bit_length() - 1  # the lowest bit that is not set
+        taken = occupied.during(first, last) >> smallest
+        place = smallest + (~taken & (taken + 1)).bit_length() - 1  # the lowest bit that is not set
         if place < len(places):
-            occupy(place, first, last)
+            occupied.add(1 << place, first, last)
             elsewhere.add(i)
     return elsewhere
+
+
+class _Occupied:
+    """The occupied places at each step, as bits, in a segment tree: a span takes the logarithm of the number of steps.
+
+    The spans of nodes `2 n` and `2 n + 1` make that of node `n`; the last nodes have a step each.
+    """
+
+    def __init__(self, steps: int) -> None:
+        self._steps = steps
+        self._somewhere, self._throughout = [0] * (2 * steps), [0] * (2 * steps)
+        """The places occupied at some step of a node, and those added for all of its steps at once."""
+
+    def add(self, place: int, first: int, last: int) -> None:
+        """Occupy a place, a single bit, from one step to another."""
+        whole, part = self._nodes(first, last)
+        for n in whole:
+            self._throughout[n] |= place
+            self._somewhere[n] |= place
+        for n in part:
+            self._somewhere[n] |= place
+
+    def during(self, first: int, last: int) -> int:
+        """The places that are occupied at some step from one to another."""
+        whole, part = self._nodes(first, last)
+        places = 0
+        for n in whole:
+            places |= self._somewhere[n]
+        for n in part:
+            places |= self._throughout[n]
+        return places
+
+    def _nodes(self, first: int, last: int) -> tuple[list[int], list[int]]:
+        """The nodes that make a span, and those above its ends, in which all that are above the former are."""
+        low, high = first + self._steps, last + self._steps
+        part = [n >> k for n in {low, high} for k in range(1, n.bit_length())]
+        whole = []
+        high += 1
+        while low < high:
+            if low & 1:
+                whole.append(low)
+                low += 1
+            if high & 1:
+                high -= 1
+                whole.append(high)
+            low, high = low >> 1, high >> 1
+        return whole, part

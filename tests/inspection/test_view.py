@@ -31,6 +31,7 @@ from nngrad.inspection.viewing.runs import (
     FIRST_NAN,
     HAS_INFINITY,
     HAS_NAN,
+    lifetimes_of,
     values_of_run,
 )
 from nngrad.inspection.viewing.view import PLACE, embedded
@@ -276,11 +277,21 @@ def test_work_is_linear_in_the_nodes() -> None:
     for count in (200, 800):
         described = describe(chain(count))
         document(described, "t")  # what is learned of ops once
-        calls.append(calls_of(functools.partial(lambda d: embedded(document(d, "t")), described)))
+        calls.append(calls_of(functools.partial(lambda d: embedded(document(d, "t", lifetimes_of(d))), described)))
     assert calls[1] < 4.4 * calls[0]
 
 
-# ---------------------------------------------------------------- values and times
+def test_a_stored_value_lives_from_its_function_to_the_last_one_that_reads_it() -> None:
+    described = describe(network())
+    lives = lifetimes_of(described)
+    stored = {i: first for i, first in enumerate(lives.first) if first >= 0}
+    assert len(stored) > 5 and max(lives.live) == lives.live[lives.peak]
+    for i, first in stored.items():
+        assert lives.step[first] == i and first <= lives.last[i]
+        assert all([stored[o] < first <= lives.last[o] for o, _ in described.operands[i] if o in stored])
+
+
+# ---------------------------------------------------------------- values
 
 
 def test_nothing_is_run_unless_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

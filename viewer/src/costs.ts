@@ -2,7 +2,7 @@
 import { element, shortened } from "./dom";
 import { type Graph, Kind } from "./graph";
 import { neededFor, type Sum, sums, total } from "./needed";
-import { amount, duration, inBytes, several, share } from "./numbers";
+import { amount, inBytes, several, share } from "./numbers";
 import type { View } from "./view";
 
 const TOP = 5;
@@ -51,7 +51,6 @@ export function costDetails(view: View): { table: Node[]; behind: Node[] } {
   const rows: [string, (sum: Sum) => string][] = [
     ["operations", (sum) => amount(sum.flops)], ["of all", (sum) => share(sum.flops, graph.totals.flops) || "0 %"],
     ["bytes", (sum) => inBytes(sum.bytes)], ["functions", (sum) => sum.count.toLocaleString("en")],
-    ...(graph.time === null ? [] : [["time", (sum: Sum) => duration(sum.seconds)] as [string, (sum: Sum) => string]]),
   ];
   const head = element("tr", {}, element("td"), ...columns.map(([label, text]) => element("th", { scope: "col" },
     text ? element("button", { class: "link", title: `Search for ${text}`, click: () => { view.find(text); } }, label) : label)));

@@ -30,7 +30,6 @@ export class Graph {
   readonly origin: Int32Array; readonly base: Int32Array; readonly row: Int32Array;
   readonly x: Float64Array; readonly y: Float64Array;
   readonly flops: Float64Array; readonly bytes: Float64Array; readonly size: Float64Array; readonly runs: Float64Array;
-  readonly time: Float64Array | null;
   readonly bad: Int32Array | null;
   readonly statistics: (Statistics | null)[] | null;
   readonly operandStart: Int32Array; readonly operandNode: Int32Array; readonly operandOutput: Int32Array;
@@ -70,7 +69,6 @@ export class Graph {
     this.bytes = floats(nodes.bytes, n);
     this.size = floats(nodes.size, n);
     this.runs = floats(nodes.runs, n);
-    this.time = nodes.time === null ? null : floats(nodes.time, n);
     this.bad = nodes.bad === null ? null : ints(nodes.bad, n);
     this.statistics = nodes.statistics;
     this.operandStart = Int32Array.from(operands.start);

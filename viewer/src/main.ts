@@ -94,7 +94,7 @@ async function start(): Promise<void> {
   const colourBy = found("colour-by", HTMLSelectElement), patterns = found("patterns", HTMLButtonElement);
   const near = found("near", HTMLButtonElement);
   for (const [by, label] of Object.entries(COLOURINGS)) {
-    if (by === "time" && graph.time === null || by === "nan" && graph.bad === null) continue;
+    if (by === "nan" && graph.bad === null) continue;
     colourBy.append(element("option", { value: by }, label));
   }
   const setTheme = (dark: boolean): void => {

@@ -28,7 +28,7 @@ export function neededFor(graph: Graph, node: number): Needed {
   return { behind, only };
 }
 
-export interface Sum { label: string; search: string; count: number; flops: number; bytes: number; seconds: number }
+export interface Sum { label: string; search: string; count: number; flops: number; bytes: number }
 
 /** Adds up what functions take, by whatever they are told apart by; a loop counts with all that is in it. */
 export function sums(graph: Graph, among: Uint8Array | null, of: (node: number) => [string, string], bodies = false): Sum[] {
@@ -37,22 +37,20 @@ export function sums(graph: Graph, among: Uint8Array | null, of: (node: number) 
     if (among && !among[node] || !graph.isFunction(node) || graph.kind[node] === Kind.InBody && !bodies) continue;
     const [label, search] = of(node);
     let sum = found.get(label);
-    if (sum === undefined) found.set(label, sum = { label, search, count: 0, flops: 0, bytes: 0, seconds: 0 });
+    if (sum === undefined) found.set(label, sum = { label, search, count: 0, flops: 0, bytes: 0 });
     sum.count++;
     sum.flops += graph.flops[node] * graph.runs[node];
     sum.bytes += graph.bytes[node] * graph.runs[node];
-    sum.seconds += graph.time?.[node] ?? 0;
   }
   return [...found.values()];
 }
 
 export function total(all: Sum[]): Sum {
-  const sum = { label: "", search: "", count: 0, flops: 0, bytes: 0, seconds: 0 };
-  for (const { count, flops, bytes, seconds } of all) {
+  const sum = { label: "", search: "", count: 0, flops: 0, bytes: 0 };
+  for (const { count, flops, bytes } of all) {
     sum.count += count;
     sum.flops += flops;
     sum.bytes += bytes;
-    sum.seconds += seconds;
   }
   return sum;
 }

@@ -16,12 +16,6 @@ export function inBytes(value: number): string {
   return `${Number(value.toPrecision(3))} ${BINARY[step]}`;
 }
 
-export function duration(seconds: number): string {
-  if (seconds >= 1) return `${Number(seconds.toPrecision(3))} s`;
-  if (seconds >= 1e-3) return `${Number((seconds * 1e3).toPrecision(3))} ms`;
-  return `${Number((seconds * 1e6).toPrecision(3))} µs`;
-}
-
 export function share(part: number, whole: number): string {
   if (!(whole > 0)) return "";
   const percent = 100 * part / whole;

@@ -1,9 +1,9 @@
 // What nodes are coloured by. Every class has a pattern and a label besides its colour, so that it is read without it.
 import { Bad, type Graph, Kind, State } from "./graph";
-import { amount, duration, inBytes } from "./numbers";
+import { amount, inBytes } from "./numbers";
 
 export const COLOURINGS = {
-  order: "order of differentiation", cost: "operations", memory: "size of the result", time: "time",
+  order: "order of differentiation", cost: "operations", memory: "size of the result",
   nan: "NaN and infinities", recompute: "kept or recomputed",
 } as const;
 export type ColourBy = keyof typeof COLOURINGS;
@@ -127,7 +127,6 @@ function classes(graph: Graph, by: ColourBy, hues: typeof LIGHT): Classes {
     case "order": return orders(graph, hues);
     case "cost": return ramp((node) => graph.flops[node] * graph.runs[node], graph, hues, amount);
     case "memory": return ramp((node) => graph.size[node], graph, hues, inBytes);
-    case "time": return ramp((node) => graph.time?.[node] ?? 0, graph, hues, duration);
     case "nan": return {
       labels: [["not run", hues.neutral, 0], ["finite", hues.orders[0], 0], ["NaN", hues.alarm[0], 1],
         ["infinite", hues.alarm[1], 2], ["first NaN is made here", hues.alarm[2], 6]],

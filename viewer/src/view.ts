@@ -301,7 +301,7 @@ export class View {
     this.say(message);
   }
 
-  // Time
+  // Steps
 
   setStep(step: number): void {
     const { memory } = this.graph;

@@ -14,7 +14,7 @@ export interface WrittenNodes {
   origin: Column; rule: Column; base: Column; asked: Column;
   flops: Column; bytes: Column; size: Column; runs: Column; state: Column;
   group: Column;
-  time: Column | null; bad: Column | null;
+  bad: Column | null;
   statistics: (Statistics | null)[] | null;
 }
 

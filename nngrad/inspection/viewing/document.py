@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
-
-import numpy as np
 
 from ...extend import SourceLocation, Spec
 from ..description import Description, Kind
@@ -37,6 +36,7 @@ def document(
         return [strings.setdefault(text, len(strings)) for text in texts]
 
     costs = described.costs
+    sizes = {specs: sum([spec.nbytes for spec in specs]) for specs in set(described.specs)}
     nodes: dict[str, Any] = {
         "name": numbers(described.names),
         "op": numbers([described.op_name(i) for i in range(len(described))]),
@@ -53,11 +53,10 @@ def document(
         "asked": _column(numbers(_texts_of(described.asked))),
         "flops": _column([cost.flops for cost in costs]),
         "bytes": _column([cost.bytes for cost in costs]),
-        "size": _column([sum([spec.nbytes for spec in specs]) for specs in described.specs]),
+        "size": _column([sizes[specs] for specs in described.specs]),
         "runs": _column(described.runs),
         "state": _column(map(int, described.states)),
         "group": laid.group,
-        "time": None,  # the page can show times, which nothing measures
         "bad": None if values is None else _column(values.bad),
         "statistics": None if values is None else values.statistics,
     }  # fmt: skip
@@ -66,7 +65,7 @@ def document(
         "title": title,
         "nodes": nodes,
         "operands": {
-            "start": _starts(described.operands),
+            "start": [0, *accumulate([len(read) for read in described.operands])],
             "node": [node for read in described.operands for node, _ in read],
             "output": [output for read in described.operands for _, output in read],
         },
@@ -85,10 +84,6 @@ def document(
         "totals": _totals(described, lifetimes),
         "strings": list(strings),
     }  # fmt: skip
-
-
-def _starts(operands: Sequence[Sequence[Any]]) -> list[int]:
-    return [0, *np.cumsum([len(read) for read in operands], dtype=np.int64).tolist()]
 
 
 def _column(values: Iterable[Any]) -> Any:

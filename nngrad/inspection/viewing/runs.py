@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...extend import Function, Variable, interpret, linearize, on_host, watch
-from ...memory import timeline
+from ...extend import Variable, interpret, on_host, watch
+from ...memory import timeline_of
 from ..description import Description
 from ..nan import arrays_of_last_forward
 
@@ -72,7 +72,7 @@ def values_of_run(described: Description, outputs: Sequence[Variable]) -> Values
     """Facts about the values of a function-by-function run, from the leaves' values at the last `forward()`, or else
     their current ones."""
     seen = Values(described)
-    at = _numbers(described)
+    at = {f: i for i, f in enumerate(described.functions) if f is not None}
     arrays = arrays_of_last_forward(outputs)
     for node, x in described.leaves.items():
         seen.look(node, [arrays[id(x)]])
@@ -80,10 +80,6 @@ def values_of_run(described: Description, outputs: Sequence[Variable]) -> Values
         interpret(outputs, arrays)
     seen.note_first_nan()
     return seen
-
-
-def _numbers(described: Description) -> dict[Function, int]:
-    return {f: i for i, f in enumerate(described.functions) if f is not None}
 
 
 class Lifetimes(NamedTuple):
@@ -101,17 +97,10 @@ class Lifetimes(NamedTuple):
     """The step with the most bytes in use; -1 if there are no steps."""
 
 
-def lifetimes_of(described: Description, outputs: Sequence[Variable]) -> Lifetimes:
-    """The lifetimes of the values of a graph.
-
-    Args:
-        described: The graph.
-        outputs: The Variables that it describes.
-    """
-    linear = linearize(outputs, effects=False)
-    line = timeline(linear.program, as_compiled=False)  # keeps the numbering of values
-    at = _numbers(described)
-    nodes = [at[f] for f in linear.functions for _ in f.specs]
+def lifetimes_of(described: Description) -> Lifetimes:
+    """The lifetimes of the values of a graph."""
+    line = timeline_of(described.block)
+    nodes = [i for i in described.top for _ in described.specs[i]]
     first, last = [-1] * len(described), [-1] * len(described)
     for number, span in line.values.items():
         node = nodes[~number]

@@ -74,7 +74,7 @@ def view(
     coerced(bool, values, "values")
     described = describe(listed, parameters)
     known = values_of_run(described, listed) if values else None
-    text = page_of(document(described, title or _title(described), lifetimes_of(described, listed), known))
+    text = page_of(document(described, title or _title(described), lifetimes_of(described), known))
     content = text.encode("utf-8", "backslashreplace")  # lone surrogates, in names
     if file is not None:
         write_whole(file, content)
