@@ -75,7 +75,9 @@ def _transformed(
     wide = _wide(x)
     real, imaginary = (lax.index_in_dim(wide, i, -1, keepdims=False) for i in (0, 1))
     y = lax.fft(lax.complex(real, imaginary), kind, sizes)
-    parts = lax.concatenate([lax.expand_dims(part(y), (y.ndim,)) for part in (lax.real, lax.imag)], y.ndim)
+    # Selected rather than concatenated, which XLA for CPUs does number by number along an axis this short.
+    of_real = lax.eq(lax.broadcasted_iota(np.int32, x.shape, y.ndim), np.int32(0))
+    parts = lax.select(of_real, *[lax.broadcast_in_dim(p, x.shape, range(y.ndim)) for p in (lax.real(y), lax.imag(y))])
     if power:
         parts = parts * parts.dtype.type(math.prod(sizes) ** power)
     return lax.convert_element_type(parts, x.dtype)
