@@ -41,8 +41,6 @@ from .thresholds import MOST_READ
 class LoopSteps(NamedTuple):
     """An operation, or several fused ones, that runs as one."""
 
-    op: Op
-    """The op whose results it leaves in memory."""
     results: dict[int, int]
     """The sizes of its results in bytes, by the number of the value."""
     read: dict[int, bool]
@@ -65,8 +63,6 @@ class Span(NamedTuple):
 class Timeline(NamedTuple):
     """A program's temporaries over the steps of its schedule."""
 
-    steps: list[Op]
-    """The ops whose results get buffers, in execution order."""
     live: list[int]
     """Bytes of temporaries while each of them runs."""
     values: dict[int, Span]
@@ -142,10 +138,10 @@ def _loops(block: Block) -> tuple[list[LoopSteps], list[int]]:
             wanted = [bool(readers.get(o)) or o in in_memory for o in outs]
             inner = max([_peak_of(body) for body in op.running(arguments, wanted)], default=0)
             sizes = {o: specs[o].nbytes for o, is_wanted in zip(outs, wanted, strict=True) if is_wanted}
-            loops.append(LoopSteps(op, sizes, read, inner))
+            loops.append(LoopSteps(sizes, read, inner))
             through.update({o: {o: True} for o in outs})
         else:
-            loops.append(LoopSteps(op, {o: specs[o].nbytes for o in outs}, read))
+            loops.append(LoopSteps({o: specs[o].nbytes for o in outs}, read))
             through.update({o: {o: True} for o in outs})
     return loops, [i for i in results if i < 0]
 
@@ -226,7 +222,7 @@ def _lives(steps: list[LoopSteps], results: Sequence[int]) -> Timeline:
                     reused += nbytes
         live.append(now + new - reused + step.inner)
         now += new - dying
-    return Timeline([step.op for step in steps], live, values, [next(iter(step.results)) for step in steps])
+    return Timeline(live, values, [next(iter(step.results)) for step in steps])
 
 
 def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[LoopSteps]) -> set[int]:
