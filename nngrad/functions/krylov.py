@@ -16,6 +16,8 @@ import jax.numpy as jnp
 from jax import lax
 
 Product = Callable[[Any], Any]
+State = tuple[Any, Any, Any, Any]
+"""An approximation, its residual b - A x, the square of the norm of that, and the number of products so far, int32."""
 
 
 class KrylovSolution(NamedTuple):
@@ -34,25 +36,33 @@ def euclidean_norm(x: Any) -> Any:
 
 
 def solved(method: str, product: Product, b: Any, start: Any, target: Any, most: int) -> KrylovSolution:
-    """`x` with `A x = b`, by a key of `METHODS`. Iteration ends when the norm of the residual is at most `target`, or
-    with the step that reaches `most` products."""
+    """`x` with `A x = b`, by a key of `METHODS`, from `start` or, where that is None, from 0. Iteration ends when the
+    norm of the residual is at most `target`, or with the step that reaches `most` products."""
     improve = METHODS[method]
 
-    def goes_on(state: tuple[Any, ...]) -> Any:
-        _, r, steps = state
-        return (euclidean_norm(r) > target) & (steps < most)
+    def goes_on(state: State) -> Any:
+        _, _, square, steps = state
+        return (lax.sqrt(square) > target) & (steps < most)
 
-    def again(state: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, r, steps = state
-        x, steps = improve(product, x, r, target, steps, most)
-        return x, b - product(x), steps + 1
+    def again(state: State) -> State:
+        return improve(product, b, state, target, most)
 
-    x, r, steps = lax.while_loop(goes_on, again, (start, b - product(start), jnp.int32(1)))
-    return KrylovSolution(x, euclidean_norm(r), steps)
+    first = at(product, b, start, jnp.int32(1)) if start is not None else (
+        jnp.zeros_like(b), b, jnp.vdot(b, b), jnp.int32(0)
+    )  # fmt: skip
+    x, _, square, steps = lax.while_loop(goes_on, again, first)
+    return KrylovSolution(x, lax.sqrt(square), steps)
 
 
-def _conjugate_gradients(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int) -> tuple[Any, Any]:
+def at(product: Product, b: Any, x: Any, steps: Any) -> State:
+    """The state at an approximation, with its residual by definition."""
+    r = b - product(x)
+    return x, r, jnp.vdot(r, r), steps
+
+
+def _conjugate_gradients(product: Product, b: Any, state: State, target: Any, most: int) -> State:
     """Hestenes and Stiefel (1952)."""
+    x, r, square, steps = state
 
     def goes_on(state: tuple[Any, ...]) -> Any:
         _, _, _, square, steps = state
@@ -66,66 +76,82 @@ def _conjugate_gradients(product: Product, x: Any, r: Any, target: Any, steps: A
         after = jnp.vdot(r, r)
         return x + rate * p, r, r + (after / square) * p, after, steps + 1
 
-    x, *_, steps = lax.while_loop(goes_on, step, (x, r, r, jnp.vdot(r, r), steps))
-    return x, steps
+    x, *_, steps = lax.while_loop(goes_on, step, (x, r, r, square, steps))
+    return at(product, b, x, steps + 1)
 
 
 _BASIS = 30
 """The largest number of basis vectors in GMRES."""
 
 
-def _gmres(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int) -> tuple[Any, Any]:
-    """Saad and Schultz (1986): one basis, orthogonalised twice, and the best approximation in it."""
-    del target, most
+def _gmres(product: Product, b: Any, state: State, target: Any, most: int) -> State:
+    """Saad and Schultz (1986): one basis, orthogonalised twice, and the best approximation in it. The basis grows until
+    that is good enough, as the factors of its least squares problem tell, which rotations update."""
+    x, r, square, steps = state
     n = r.shape[0]
     count = min(_BASIS, n)
-    size = euclidean_norm(r)
+    size = lax.sqrt(square)
     smallest = jnp.finfo(r.dtype).eps
 
-    def extend(k: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
-        basis, coefficients = state
+    def goes_on(state: tuple[Any, ...]) -> Any:
+        k, *_, left = state
+        return (k < count) & (left > target) & (steps + k < most)
+
+    def extend(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        k, basis, rotations, triangle, _ = state
         w = product(lax.dynamic_index_in_dim(basis, k, keepdims=False))
         before = euclidean_norm(w)
         parts = basis @ w
         w = w - parts @ basis
         rest = basis @ w
-        w, parts = w - rest @ basis, parts + rest
+        w, parts = w - rest @ basis, rotations @ (parts + rest)
         length = euclidean_norm(w)
-        # If the basis spans the Krylov space, only rounding errors are left, which become a vector of zeros.
+        # If the basis spans the Krylov space, only rounding errors are left.
         alone = length <= smallest * before
-        w = jnp.where(alone, 0, w / jnp.where(alone, 1, length))
-        column = lax.dynamic_update_index_in_dim(parts, jnp.where(alone, 0, length), k + 1, 0)
+        top, low = parts[k], jnp.where(alone, 0, length)
+        diagonal = lax.sqrt(top * top + low * low)
+        cos, sin = jnp.where(diagonal > 0, jnp.stack([top, low]) / diagonal, jnp.array([1, 0], r.dtype))
+        rows = lax.dynamic_slice_in_dim(rotations, k, 2)
+        rows = jnp.stack([cos * rows[0] + sin * rows[1], cos * rows[1] - sin * rows[0]])
         return (
-            lax.dynamic_update_index_in_dim(basis, w, k + 1, 0),
-            lax.dynamic_update_index_in_dim(coefficients, column, k, 1),
+            k + 1,
+            lax.dynamic_update_index_in_dim(basis, w / jnp.where(alone, 1, length), k + 1, 0),
+            lax.dynamic_update_slice_in_dim(rotations, rows, k, 0),
+            lax.dynamic_update_index_in_dim(triangle, parts.at[k].set(diagonal), k, 1),
+            jnp.where(alone, 0, size * lax.abs(rows[1, 0])),
         )
 
     basis = jnp.zeros((count + 1, n), r.dtype).at[0].set(r / size)
-    basis, coefficients = lax.fori_loop(0, count, extend, (basis, jnp.zeros((count + 1, count), r.dtype)))
-    right = jnp.zeros(count + 1, r.dtype).at[0].set(size)
-    best = jnp.linalg.lstsq(coefficients, right)[0]
-    return x + best @ basis[:-1], steps + count
+    first = jnp.int32(0), basis, jnp.eye(count + 1, dtype=r.dtype), jnp.zeros((count + 1, count), r.dtype), size
+    k, basis, rotations, triangle, _ = lax.while_loop(goes_on, extend, first)
+    # Vectors that add nothing, or are not there, get no share of the solution.
+    diagonal = jnp.diagonal(triangle)
+    infinite = jnp.where(diagonal <= smallest * jnp.max(diagonal), jnp.inf, 0)
+    best = lax.linalg.triangular_solve(
+        triangle[:-1] + jnp.diag(infinite), size * rotations[:-1, :1], left_side=True
+    )[:, 0]
+    return at(product, b, x + best @ basis[:-1], steps + k + 1)
 
 
-def _iterate(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int) -> tuple[Any, Any]:
+def _iterate(product: Product, b: Any, state: State, target: Any, most: int) -> State:
     """The fixed-point iteration x = J x - b, for A = J - 1 where J is a contraction, such as the Jacobian at a fixed
     point: an implicit gradient by the method of Christianson (1994)."""
 
-    def goes_on(state: tuple[Any, ...]) -> Any:
-        _, r, before, steps = state
-        return (euclidean_norm(r) > target) & (euclidean_norm(r) < before) & (steps < most)
+    def goes_on(states: tuple[State, Any]) -> Any:
+        (_, _, square, steps), before = states
+        return (lax.sqrt(square) > target) & (square < before) & (steps < most)
 
-    def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, r, _, steps = state
-        return x - r, r + product(r), euclidean_norm(r), steps + 1
+    def step(states: tuple[State, Any]) -> tuple[State, Any]:
+        (x, r, square, steps), _ = states
+        return at(product, b, x - r, steps + 1), square
 
-    x, _, _, steps = lax.while_loop(goes_on, step, (x, r, jnp.asarray(jnp.inf, r.dtype), steps))
-    return x, steps
+    last: State = lax.while_loop(goes_on, step, (state, jnp.asarray(jnp.inf, b.dtype)))[0]
+    return last
 
 
-METHODS: dict[str, Callable[[Product, Any, Any, Any, Any, int], tuple[Any, Any]]] = {
+METHODS: dict[str, Callable[[Product, Any, State, Any, int], State]] = {
     "cg": _conjugate_gradients,
     "gmres": _gmres,
     "iterate": _iterate,
 }
-"""Each improves `x`, given its residual, and adds to the number of products. The last one is for fixed points."""
+"""Each improves an approximation of the solution. The last one is for fixed points."""

@@ -74,6 +74,32 @@ def test_a_long_iteration_begins_anew_until_it_has_converged() -> None:
         np.testing.assert_allclose(x.d, 1 / np.arange(1.0, n + 1), rtol=1e-9)
 
 
+@pytest.mark.parametrize("method", ["cg", "gmres"])
+def test_no_more_products_than_there_are_eigenvalues_and_one_for_the_residual(method: str) -> None:
+    eigenvalues, b = np.resize([1.0, 2.0, 5.0], 40), leaf(np.linspace(1, 2, 40))
+    x, info = nn.linear_solve(lambda v: v * eigenvalues, b, method)
+    np.testing.assert_allclose(x.d, b.d / eigenvalues, rtol=1e-9)
+    (g,) = nn.grad(F.sum(x), b)
+    np.testing.assert_allclose(g.d, 1 / eigenvalues, rtol=1e-9)
+    assert info.steps.d == 4
+    _, info = nn.linear_solve(lambda v: v * eigenvalues, b, method, x0=b.d / eigenvalues)
+    assert info.steps.d == 1
+
+
+def test_gmres_of_singular_matrices() -> None:
+    cyclic = np.roll(np.eye(5), 1, axis=0)  # whose residuals do not fall until the last product
+    x, info = nn.linear_solve(lambda v: F.matmul(leaf(cyclic), v), np.eye(5)[0], "gmres")
+    np.testing.assert_allclose(x.d, np.eye(5)[4], atol=1e-12)
+    matrix, b = np.diag([1.0, 2.0, 0.0]), np.array([3.0, 4.0, 0.0])
+    x, info = nn.linear_solve(lambda v: F.matmul(leaf(matrix), v), b, "gmres")
+    info.check()
+    np.testing.assert_allclose(x.d, [3, 2, 0], atol=1e-9)
+    x, info = nn.linear_solve(lambda v: F.matmul(leaf(matrix), v), b + 1, "gmres", maxiter=20, unconverged="keep")
+    assert not info.converged.d and info.residual.d < 1.5  # of least squares: 1
+    x, _ = nn.linear_solve(lambda v: F.matmul(leaf(matrix), v), b + 1, "gmres")
+    assert np.isnan(x.d).all()
+
+
 # ---------------------------------------------------------------- roots
 
 

@@ -45,11 +45,6 @@ class Problem(NamedTuple):
         """The norm of the residual at which to stop."""
         return self.tol * F.maximum_scalar(F.norm(self.residual.at(start)), 1.0)
 
-    def found(self, x: Variable, target: Variable, steps: Variable) -> IterationResult:
-        """The result at `x`, with its residual recomputed."""
-        norm = F.norm(self.residual.at(x))
-        return IterationResult(x, norm, F.cast(norm <= target, dtype="bool"), steps)
-
     def newton_step(self, x: Variable, r: Variable) -> Variable:
         """The Newton step: it makes the linearised residual 0."""
         matrix = jacobian_of(self.residual.body)
@@ -75,8 +70,9 @@ def _iterated(problem: Problem, start: Variable, state: Any, step: Callable[[Any
         k, state = carry
         return k + 1, step(state)
 
-    steps, state = F.while_loop(goes_on, advance, (F.constant(0, (), "int32"), state))
-    return problem.found(state[0], target, steps)
+    steps, (x, r, *_) = F.while_loop(goes_on, advance, (F.constant(0, (), "int32"), state))
+    norm = F.norm(r)
+    return IterationResult(x, norm, F.cast(norm <= target, dtype="bool"), steps)
 
 
 def _halved(fits: Callable[[Variable, Any], Variable], trial: Callable[[Variable], Any], like: Variable) -> Any:

@@ -24,7 +24,6 @@ from ...graph.arguments import Static
 from ...graph.block import Block
 from ...graph.body_op import BodyOp, Gradients, Numbers, Results
 from .. import krylov
-from ..array import zeros_like
 from ..factors import lu_solve, nan_of_matrix
 from .derived_bodies import operations_in
 from .matrices import DENSE, SolveOptions, jacobian_of, product_with, pulled_back, pushed_forward, transpose_of
@@ -35,8 +34,9 @@ from .matrices import DENSE, SolveOptions, jacobian_of, product_with, pulled_bac
 class Solution(BodyOp):
     """The solution of an equation. A subclass defines the equation, and solves it for other right-hand sides."""
 
-    right: int | None = None
-    """The index of the input that is the right-hand side; None if there is none."""
+    def right(self, arguments: tuple[Any, ...]) -> int | None:
+        """The index of the input that is the right-hand side; None if there is none."""
+        return None
 
     def operations(self, f: Function) -> int:
         """The operations of one product with the matrix per unknown."""
@@ -64,14 +64,16 @@ class Solution(BodyOp):
         gxs: Gradients = [None] * len(f.inputs)
         for i, gx in gradients.items():
             gxs[places.start + i] = gx
-        if self.right is not None:
-            gxs[self.right] = w
+        place = self.right(f.arguments)
+        if place is not None:
+            gxs[place] = w
         return gxs
 
     def tangents(self, f: Function, ts: Results, read: Sequence[bool]) -> Gradients:
         """A dx = db - dA x"""
         places = self.parameters(f.arguments, len(f.inputs))
-        right, moves = None if self.right is None else ts[self.right], [ts[i] for i in places]
+        place, moves = self.right(f.arguments), [ts[i] for i in places]
+        right = None if place is None else ts[place]
         if any([t is not None for t in moves]):
             body = transpose_of(f.arguments[0]) if self.is_transposed(f.arguments) else f.arguments[0]
             moved = pushed_forward(body, [*[f.inputs[i] for i in places], f.outputs[0]], [*moves, None])
@@ -83,7 +85,9 @@ class Solution(BodyOp):
 class Factored(Solution):
     """A linear solve by factors of the matrix."""
 
-    right = 0
+    def right(self, arguments: tuple[Any, ...]) -> int:
+        """The first input."""
+        return 0
 
     def parameters(self, arguments: tuple[Any, ...], count: int) -> range:
         """The inputs after the right-hand side and the factors."""
@@ -106,13 +110,15 @@ class Factored(Solution):
 class Iterated(Solution):
     """A linear solve by products with the matrix."""
 
-    right = -2
+    def right(self, arguments: tuple[Any, ...]) -> int:
+        """The input after the parameters of the matrix."""
+        return len(arguments[0].inputs) - 1
 
     def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
         """Solve with the same method, starting from 0."""
         matrix, transpose, *options = f.arguments
         pair = (transpose, matrix) if transposed else (matrix, transpose)
-        x: Variable = apply(self, (*f.inputs[:-2], right, zeros_like(right)), (*pair, *options))[0]
+        x: Variable = apply(self, (*f.inputs[: self.right(f.arguments)], right), (*pair, *options))[0]
         return x
 
 
@@ -173,10 +179,11 @@ def iterative_solve(
     *x: Array, matrix: Static, transpose: Static, method: str, tol: float, atol: float, maxiter: int, keep: bool
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """The solution of a linear system by products with its matrix, the residual norm, whether it converged, and the
-    number of products. Its inputs are those of the matrix except the last, the right-hand side and the starting vector.
-    The transpose serves the gradient; `SolveOptions` describes the other arguments."""
+    number of products. Its inputs are those of the matrix except the last, the right-hand side and the starting vector,
+    which is 0 if there is none. The transpose serves the gradient; `SolveOptions` describes the other arguments."""
     del transpose
-    *parameters, b, start = x
+    count = len(matrix.inputs) - 1
+    parameters, b, start = x[:count], x[count], x[count + 1] if len(x) > count + 1 else None
     target = lax.max(tol * krylov.euclidean_norm(b), jnp.asarray(atol, b.dtype))
     result = krylov.solved(method, product_with(matrix, parameters), b, start, target, maxiter)
     converged = result.residual <= target
@@ -216,6 +223,6 @@ def solve(
         factors = apply(factors_of_body, tuple(parameters), (matrix,))
         return (apply(factored_solve, (b, *factors, *parameters), (matrix, transposed)),)
     pair = (matrix, matrix if options.symmetric else transpose_of(matrix))
-    inputs = (*parameters, b, zeros_like(b) if start is None else start)
+    inputs = (*parameters, b, *([] if start is None else [start]))
     solution: tuple[Variable, ...] = apply(iterative_solve, inputs, (*(pair[::-1] if transposed else pair), *options))
     return solution
