@@ -230,7 +230,7 @@ def iterated(function: Callable[[Any], Any], start: Any) -> Any:
 
     def goes_on(state: Any) -> Any:
         z, before, step = state
-        return (jnp.linalg.norm(z - before) > TOLERANCE * (1 + jnp.linalg.norm(z))) & (step < MOST_STEPS)
+        return (jnp.linalg.norm(z - before) > TOLERANCE * jnp.linalg.norm(z)) & (step < MOST_STEPS)
 
     return lax.while_loop(goes_on, lambda s: (function(s[0]), s[0], s[2] + 1), (function(start), start, 0))[0]
 

@@ -65,7 +65,7 @@ class CurvatureMatrix:
     def __matmul__(self, vectors: Any) -> Any:
         """The product with a vector, by one forward and one reverse pass; the matrix is never formed."""
         parts, arranged = self._vectors(vectors, "@: vectors")
-        return arranged(self._built(lambda: self._back(self._along(parts))))
+        return arranged(self._built(lambda: self._times(parts)))
 
     def rows(self) -> Variable:
         """R, (rank, n): all gradients; `R^T R` is the matrix and `R R^T` the kernel."""
@@ -108,7 +108,7 @@ class CurvatureMatrix:
         by, extra = self._method(method, "solve"), self._damping(damping, "solve")
         if by == "cg":
             x, _ = linear_solve(
-                lambda v: [a + extra * x for a, x in zip(self._back(self._along(v)), v, strict=True)], parts, "cg",
+                lambda v: [a + extra * x for a, x in zip(self._times(v), v, strict=True)], parts, "cg",
                 tol=tol, maxiter=maxiter, unconverged="nan" if maxiter is None else "keep",
             )  # fmt: skip
             return arranged(list(x))
@@ -124,15 +124,16 @@ class CurvatureMatrix:
 
     # ---------------------------------------------------------------- parts
 
-    def _along(self, vectors: list[Variable]) -> list[Variable]:
-        """R times a vector, in the shapes of the outputs."""
+    def _times(self, vectors: list[Variable]) -> list[Variable]:
+        """The matrix times a vector."""
         try:
             moved = pushed(self.outputs, self.parameters, vectors)
         except NoForwardMode:  # the gradient is linear in its seeds; transposing that map gives J v
-            seeds = new_leaves([y.spec for y in self.outputs])
-            moved = gradients_at(gradients_at(self.outputs, self.parameters, list(seeds)), seeds, list(vectors))
-        transposed = self._likelihood.times_transposed_root
-        return [self._scaled(transposed(y, u)) for y, u in zip(self.outputs, moved, strict=True)]
+            ws = new_leaves([y.spec for y in self.outputs])
+            moved = gradients_at(gradients_at(self.outputs, self.parameters, list(ws)), ws, list(vectors))
+        times = self._likelihood.times
+        seeds = [self._scaled(self._scaled(times(y, u))) for y, u in zip(self.outputs, moved, strict=True)]
+        return gradients_at(self.outputs, self.parameters, seeds)
 
     def _back(self, vectors: list[Variable]) -> list[Variable]:
         """R^T times a vector."""

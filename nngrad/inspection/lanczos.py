@@ -39,7 +39,8 @@ def lanczos(
         top = nn.lanczos(loss, parameters, 50).values[-1]
 
     The matrix is never formed: each iteration multiplies it by a vector of the concatenated elements of all parameters.
-    Each new vector is orthogonalised twice against all earlier ones; otherwise rounding errors duplicate eigenvalues.
+    Each new vector is orthogonalised against all earlier ones, and again where that changed much of it; otherwise
+    rounding errors duplicate eigenvalues.
     It stops early once the vectors span the Krylov space of the first one. Results are NumPy arrays in float64.
 
     Args:
@@ -125,9 +126,11 @@ def _iterated(product: Product, start: Array, count: int, vectors: bool) -> Ritz
         w = np.asarray(product(basis[i]), np.float64)
         size = np.linalg.norm(w)
         diagonal[i] = basis[i] @ w
-        for _ in range(2):
+        w = w - diagonal[i] * basis[i] - (beside[i - 1] * basis[i - 1] if i else 0)
+        before, beside[i] = np.inf, np.linalg.norm(w)
+        while beside[i] < before / 2**0.5:  # more than rounding errors was left (Daniel et al. 1976)
             w = w - basis[: i + 1].T @ (basis[: i + 1] @ w)
-        beside[i] = np.linalg.norm(w)
+            before, beside[i] = beside[i], np.linalg.norm(w)
         if i + 1 == count or beside[i] <= 1e-10 * max(size, np.finfo(float).tiny):
             count = i + 1
             break
