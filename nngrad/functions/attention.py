@@ -50,25 +50,30 @@ def attention(
     mask = None if mask is None else _with_four_axes(mask, (batch, heads, targets, sources))
     if not sources:
         return array.constant(0, shape=(batch, heads, targets, value.shape[3]), dtype=dtype)
-    q, k, v = (array.in_dtype(x, wide) for x in (query, key, value))
-    arrays = {"query": q * (size**-0.5 if scale is None else scale)}
+    # XLA joins the batch axes of a product. If one of them is 1 they are joined here, so that weights have one shape
+    # throughout: XLA would write them once for each. Two longer ones may be spread over devices, and stay.
+    lead = (batch * shared,) if 1 in (batch, shared) else (batch, shared)
+    groups = heads // shared
+    k, v = (movement.reshape(array.in_dtype(x, wide), shape=(*lead, *x.shape[2:])) for x in (key, value))
+    arrays = {"query": array.in_dtype(query, wide) * (size**-0.5 if scale is None else scale)}
     if mask is not None and mask.shape[2] != 1:
         arrays["mask"] = mask
     if causal:
-        numbers = array.arange(0, targets, dtype=np.int32)
-        arrays["number"] = movement.reshape(numbers, shape=(1, 1, targets, 1))
+        arrays["number"] = movement.reshape(array.arange(0, targets, dtype=np.int32), shape=(1, 1, targets, 1))
 
     def average(of: Mapping[str, Variable]) -> Variable:
         many = of["query"].shape[2]
-        together = (batch, shared, heads // shared * many)
+        together = (*lead, groups * many)
         products = contractions.einsum(
-            movement.reshape(of["query"], shape=(*together, size)), k, equation="bhtd,bhsd->bhts"
+            movement.reshape(of["query"], shape=(*together, size)), k, equation="...td,...sd->...ts"
         )
         added, blind = _added(of.get("mask", mask), of.get("number"), sources, wide)
-        weights = _weights(movement.reshape(products, shape=(batch, heads, many, sources)), added, None, dropout)
-        y = contractions.einsum(
-            movement.reshape(weights, shape=(*together, sources)), v, equation="bhts,bhsd->bhtd"
-        )
+        if added is not None and groups > 1:
+            products = movement.reshape(products, shape=(batch, heads, many, sources))
+        elif added is not None and len(lead) == 1:
+            added = movement.reshape(added, shape=(added.shape[0] * added.shape[1], *added.shape[2:]))
+        weights = movement.reshape(_weights(products, added, None, dropout), shape=(*together, sources))
+        y = contractions.einsum(weights, v, equation="...ts,...sd->...td")
         y = movement.reshape(y, shape=(batch, heads, many, value.shape[3]))
         return y if blind is None else indexing.where(blind, 0, y)
 
@@ -128,7 +133,7 @@ def _weights(products: Variable, added: Variable | None, hidden: Variable | None
         products = products + added
     if hidden is not None:
         products = indexing.where(hidden, float("-inf"), products)
-    weights = activation.softmax(products, axis=3)
+    weights = activation.softmax(products)
     return stochastic.dropout(weights, p=dropout) if dropout else weights
 
 
@@ -182,9 +187,7 @@ def scaled_dot_product_attention(
     )
     if additive_mask is not None and additive_mask.ndim == 3:
         additive_mask = movement.reshape(additive_mask, shape=(*sizes, targets, sources))
-    hidden = None
-    if key_padding_mask is not None:
-        hidden = movement.reshape(key_padding_mask, shape=(batch, 1, 1, sources))
+    hidden = None if key_padding_mask is None else movement.reshape(key_padding_mask, shape=(batch, 1, 1, sources))
     weights = _weights(contractions.einsum(q, k, equation="tbhd,sbhd->bhts"), additive_mask, hidden, dropout)
     # XLA is slower at products whose batch axes do not come first, so they are moved afterwards.
     y = contractions.einsum(weights, v, equation="bhts,sbhd->bhtd")
@@ -235,11 +238,8 @@ def multi_head_attention(
     optional = {"q_bias": q_bias, "k_bias": k_bias, "v_bias": v_bias, "out_bias": out_bias,
                 "attn_bias_k": attn_bias_k, "attn_bias_v": attn_bias_v, "additive_mask": additive_mask,
                 "key_padding_mask": key_padding_mask}  # fmt: skip
-    inputs = dict(zip(
-        [*required, *optional],
-        as_variables([*required.values(), *optional.values()], [*required, *optional], name, len(required)),
-        strict=True,
-    ))  # fmt: skip
+    arrays = required | optional
+    inputs = dict(zip(arrays, as_variables([*arrays.values()], [*arrays], name, len(required)), strict=True))
     q, k, v = (_projected(inputs, x, f"{x[0]}_weight", f"{x[0]}_bias") for x in ("query", "key", "value"))
     additive, padding = inputs["additive_mask"], inputs["key_padding_mask"]
     more_key, more_value = inputs["attn_bias_k"], inputs["attn_bias_v"]

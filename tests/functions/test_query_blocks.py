@@ -199,10 +199,10 @@ def test_dropout_by_blocks() -> None:
 # ---------------------------------------------------------------- by the shapes alone
 
 
-def temporaries(order: int, length: int) -> int:
+def temporaries(order: int, length: int, causal: bool = False) -> int:
     """Bytes, by the compiler's account."""
     xs = [nn.Variable((1, 2, length, 16), need_grad=True) for _ in range(3)]
-    ys = [F.attention(*xs)]
+    ys = [F.attention(*xs, causal=causal)]
     for _ in range(order):
         ys = nn.grad(sum([F.sum(y * y) for y in ys]), xs)
     found = nn.memory_report(ys).compiled
@@ -218,3 +218,10 @@ def test_memory_grows_with_the_length(order: int) -> None:
         dense = [temporaries(order, length) for length in (1024, 4096)]
     assert dense[1] > 10 * dense[0]
     assert long < 0.1 * dense[1]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_weights_are_in_memory_once(causal: bool) -> None:
+    whole, weights = 2 * 1024 * 16 * 4, 2 * query_blocks.BLOCK * 1024 * 4
+    mask = weights // 2 if causal else 0  # for both heads
+    assert temporaries(0, 1024, causal) < 2 * whole + mask + 1.1 * weights  # queries and the result are cut to blocks
