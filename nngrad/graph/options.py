@@ -78,8 +78,9 @@ class WithBlock:
     def __exit__(self, *_: object) -> None:
         after = None
         try:
-            after = without(self.layers(), self._key)
-            self.put(after)
+            after = without(before := self.layers(), self._key)
+            if after is not before:
+                self.put(after)
         except BaseException:
             self.put(without(self.layers(), self._key) if after is None else after)
             raise

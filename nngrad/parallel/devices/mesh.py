@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -32,19 +33,16 @@ class MeshBlock(Switched):
         outer = build_options().running.mesh
         if outer is not None:
             raise RuntimeError(f"mesh: {outer!r} is already active; leave it before you enter another")
-        grid = _grid_of(self._sizes, self._devices)
-        (first, *others) = grid.devices.flat
-        if others:
-            return {"mesh": Mesh(grid)}
-        if first != jax.local_devices()[0]:
-            raise ValueError(f"devices: a mesh cannot select the single device {first}; use nn.context_scope("
-                             f"nn.Context({first.platform!r}, device_id={first.id}))")
-        return {"mesh": None}
+        devices = jax.devices() if self._devices is None else self._devices
+        grid = _grid_of(tuple(self._sizes.items()), tuple(devices), self._devices is not None)
+        return {"mesh": None if grid is None else Mesh(grid)}
 
     def __enter__(self) -> Any:
+        mesh = self.value()["mesh"]
+        if mesh is None:  # nothing to put in force
+            return None
         super().__enter__()
-        mesh = build_options().running.mesh
-        return None if mesh is None else mesh.grid
+        return mesh.grid
 
 
 def mesh(devices: Sequence[jax.Device] | None = None, **axes: int) -> MeshBlock:
@@ -97,17 +95,19 @@ def mesh(devices: Sequence[jax.Device] | None = None, **axes: int) -> MeshBlock:
     return MeshBlock({name: int(size) for name, size in axes.items()}, devices)
 
 
-def _grid_of(wanted: dict[str, int], devices: Sequence[jax.Device] | None) -> jax.sharding.Mesh:
-    """The devices as an array with the shape of the mesh."""
-    chosen = jax.devices() if devices is None else list(devices)
-    known = math.prod([size for size in wanted.values() if size != -1])
-    sizes = {name: len(chosen) // known if size == -1 else size for name, size in wanted.items()}
-    needed, is_filled = math.prod(sizes.values()), -1 in wanted.values()
+@functools.lru_cache(maxsize=64)  # a step may enter its mesh each time
+def _grid_of(
+    wanted: tuple[tuple[str, int], ...], chosen: tuple[jax.Device, ...], by_user: bool
+) -> jax.sharding.Mesh | None:
+    """The devices, which the user may have chosen, as an array with the shape of the mesh; None for a single one."""
+    known = math.prod([size for _, size in wanted if size != -1])
+    sizes = {name: len(chosen) // known if size == -1 else size for name, size in wanted}
+    needed, is_filled = math.prod(sizes.values()), -1 in dict(wanted).values()
     # Devices given by the user, or by -1, must all be used; otherwise some may be left over.
-    fits = needed == len(chosen) if is_filled or devices is not None else needed <= len(chosen)
+    fits = needed == len(chosen) if is_filled or by_user else needed <= len(chosen)
     if not fits or not needed:
-        shown = " x ".join([f"{name}={size}" for name, size in wanted.items()])
-        what = f"{'there are' if devices is None else 'devices has'} {len(chosen)}"
+        shown = " x ".join([f"{name}={size}" for name, size in wanted])
+        what = f"{'devices has' if by_user else 'there are'} {len(chosen)}"
         if is_filled:
             raise ValueError(f"{shown}: {what} devices, which is not a multiple of {known}")
         raise ValueError(f"{shown} needs {needed} devices, but {what}")
@@ -116,10 +116,17 @@ def _grid_of(wanted: dict[str, int], devices: Sequence[jax.Device] | None) -> ja
         raise ValueError("the mesh must have devices of every process, but it has devices of "
                          f"{len({device.process_index for device in chosen})} of {jax.process_count()} processes; "
                          "nn.mesh(data=-1) takes all devices")
+    if needed == 1:
+        if chosen[0] != jax.local_devices()[0]:
+            raise ValueError(f"devices: a mesh cannot select the single device {chosen[0]}; use nn.context_scope("
+                             f"nn.Context({chosen[0].platform!r}, device_id={chosen[0].id}))")
+        return None
     shape = tuple(sizes.values())
-    if devices is None:  # JAX places neighbouring devices next to each other
-        return jax.sharding.Mesh(mesh_utils.create_device_mesh(shape, chosen, allow_split_physical_axes=True), [*sizes])
-    return jax.sharding.Mesh(np.array(chosen).reshape(shape), [*sizes])
+    if by_user:
+        return jax.sharding.Mesh(np.array(chosen).reshape(shape), [*sizes])
+    # JAX places neighbouring devices next to each other.
+    placed = mesh_utils.create_device_mesh(shape, chosen, allow_split_physical_axes=True)
+    return jax.sharding.Mesh(placed, [*sizes])
 
 
 Spec: TypeAlias = "str | PartitionSpec | tuple[str | tuple[str, ...] | None, ...] | None"
