@@ -81,16 +81,17 @@ def _draw_panel(
             label = f"{name}: {slope(curve):.2f}" if experiment.growing else name
             axes.plot(*zip(*curve, strict=True), label=label, **styles[name] | ({"linestyle": ""} if apart else {}))
     axes.set_yscale("log")
-    if experiment.growing:
-        curves = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
-        first = sorted(curves, key=lambda label: not label.startswith(f"{experiment.ours}:"))
-        axes.legend([curves[label] for label in first], first, fontsize=10, frameon=False, handlelength=1.2,
-                    labelspacing=0.2, borderaxespad=0)  # fmt: skip
     values = [scale * m.value for m in inside if m.value > 0]
     if values and max(values) < 100 * min(values):  # a decade or two have few powers of ten
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.set_ylim(*_around(min(values), max(values)))
+    if experiment.growing:
+        axes.set_ylim(top=3 * max(values))  # room for the legend
+        curves = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+        first = sorted(curves, key=lambda label: not label.startswith(f"{experiment.ours}:"))
+        axes.legend([curves[label] for label in first], first, fontsize=10, frameon=False, handlelength=1.2,
+                    labelspacing=0.2, borderaxespad=0)  # fmt: skip
     axes.yaxis.set_major_formatter("{x:,g}")
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel(f"{title}, {unit}" if unit else title, fontsize=10)

@@ -184,13 +184,8 @@ def laplacians(case: Wanted) -> dict[str, Function]:
 
 def by_jax(case: Wanted, x: Any) -> Any:
     """The trace of the Hessian at one point, or the kinetic part."""
-    laplacian = jnp.trace(flat_hessian(case.of_point, x))
+    laplacian = jnp.trace(jax.hessian(lambda flat: case.of_point(flat.reshape(x.shape)))(x.ravel()))
     return kinetic(jax.grad(case.of_point)(x), laplacian) if case.energy else laplacian
-
-
-def flat_hessian(f: Function, x: Any) -> Any:
-    """The Hessian of a function of an array, as a matrix."""
-    return jax.hessian(lambda flat: f(flat.reshape(x.shape)))(x.ravel())
 
 
 def cases(smoke: bool) -> Iterable[Case]:

@@ -193,17 +193,24 @@ def nngrad_normalised(x: V, w: V, gamma: V, beta: V, stride: int = 1) -> V:
     return F.batch_normalization(y, beta, gamma)
 
 
+def channels_last(loss: Model) -> Model:
+    """`loss(weights, x)` in JAX of images NHWC and kernels HWIO, which its convolutions are fastest with; of others."""
+    return lambda weights, x: loss(
+        [w.transpose(2, 3, 1, 0) if w.ndim == 4 else w for w in weights], x.transpose(0, 2, 3, 1)
+    )
+
+
 def jax_convolution(x: Any, w: Any, stride: int = 1) -> Any:
-    """A convolution that keeps the size, but for the stride."""
-    pad = (w.shape[2] // 2,) * 2
-    return lax.conv_general_dilated(x, w, (stride, stride), [pad, pad], dimension_numbers=("NCHW", "OIHW", "NCHW"))
+    """A convolution of these that keeps the size, but for the stride."""
+    pad = (w.shape[0] // 2,) * 2
+    return lax.conv_general_dilated(x, w, (stride, stride), [pad, pad], dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
 def jax_normalised(x: Any, w: Any, gamma: Any, beta: Any, stride: int = 1) -> Any:
     """In JAX."""
     y = jax_convolution(x, w, stride)
-    mean, variance = jnp.mean(y, (0, 2, 3), keepdims=True), jnp.var(y, (0, 2, 3), keepdims=True)
-    return (y - mean) * (gamma * lax.rsqrt(variance + 1e-5)) + beta
+    mean, variance = jnp.mean(y, (0, 1, 2)), jnp.var(y, (0, 1, 2))
+    return (y - mean) * (gamma.ravel() * lax.rsqrt(variance + 1e-5)) + beta.ravel()
 
 
 def torch_normalised(x: Any, w: Any, gamma: Any, beta: Any, stride: int = 1) -> Any:
@@ -222,15 +229,17 @@ def nngrad_residual(weights: list[V], x: V) -> V:
 def residual_peers(arrays: Arrays) -> dict[str, Way]:
     """Plain, and with each block checkpointed. PyTorch rectifies in place, as torchvision does."""
 
-    def loss(of: Layers) -> Model:
-        return lambda weights, x: ((residual(of, weights, x).mean((2, 3)) @ weights[-1]) ** 2).mean()
+    def loss(of: Layers, size: tuple[int, int]) -> Model:
+        return lambda weights, x: ((residual(of, weights, x).mean(size) @ weights[-1]) ** 2).mean()
+
+    def in_jax(of: Layers) -> Way:
+        return by_jax(channels_last(loss(of, (1, 2))), arrays)
 
     jax_layers, torch_layers = Layers(jax_normalised, jax.nn.relu), Layers(torch_normalised, lambda x: x.relu_())
     return {
-        "jax.grad": by_jax(loss(jax_layers), arrays),
-        "jax.checkpoint": by_jax(loss(jax_layers._replace(checkpoint=jax.checkpoint)), arrays),
-        "PyTorch": by_torch(loss(torch_layers), arrays),
-        "PyTorch checkpoint": by_torch(loss(torch_layers._replace(checkpoint=torch_checkpoint)), arrays),
+        "jax.grad": in_jax(jax_layers), "jax.checkpoint": in_jax(jax_layers._replace(checkpoint=jax.checkpoint)),
+        "PyTorch": by_torch(loss(torch_layers, (2, 3)), arrays),
+        "PyTorch checkpoint": by_torch(loss(torch_layers._replace(checkpoint=torch_checkpoint), (2, 3)), arrays),
     }
 
 
@@ -401,8 +410,8 @@ def critic_peers(arrays: Arrays, segment: int) -> dict[str, Way]:
         for layers, checkpoint in ((jax_layers, jax.checkpoint), (torch_layers, torch_checkpoint))
     ]
     return {
-        "jax.grad": by_jax(partial(jax_critic, jax_layers), arrays),
-        "jax.checkpoint": by_jax(partial(jax_critic, in_jax), arrays),
+        "jax.grad": by_jax(channels_last(partial(jax_critic, jax_layers)), arrays),
+        "jax.checkpoint": by_jax(channels_last(partial(jax_critic, in_jax)), arrays),
         "PyTorch": by_torch(partial(torch_critic, torch_layers), arrays),
         "PyTorch checkpoint": by_torch(partial(torch_critic, in_torch), arrays),
     }

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import check, report
+from benchmarks import check, drawing, growth, report
 from benchmarks.harness import Case, installed
 
 
@@ -42,3 +42,12 @@ def test_a_check_finds_its_cases_and_what_is_kept_of_them(monkeypatch: pytest.Mo
     monkeypatch.setattr(check, "measured_case", disturbed)
     (line,) = check.again()
     assert not line.worse and runs == 2 * [["nngrad", "jax, by hand"]]
+
+
+def test_the_picture_of_growth_has_each_panel_beside_a_peer() -> None:
+    panels: dict[str, set[str]] = {}
+    for each in growth.kept():
+        panels.setdefault(each.table, set()).add(each.method)
+    assert {*panels} == {*growth.growing(False), "step on an equation over devices"}
+    assert all([methods > {growth.OURS} for methods in panels.values()])
+    assert drawing.slope([(1, 7.0), (2, 3.0), (4, 12.0), (8, 48.0)]) == pytest.approx(2)
