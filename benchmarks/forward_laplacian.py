@@ -70,7 +70,7 @@ def determinant(rng: np.random.Generator, width: int, waves: bool = False) -> Fu
         h = jnp.tanh(h @ inner + offset + jnp.mean(h, axis=-2, keepdims=True) @ mean)
         matrix = h @ orbitals + 0.1 * jnp.eye(PARTICLES, dtype=h.dtype)
         if waves:
-            matrix = matrix * jnp.exp(1j * jnp.reshape(x, (*x.shape[:-1], PARTICLES, 3)) @ w[:, :PARTICLES])
+            matrix = matrix * jnp.exp(1j * (jnp.reshape(x, (*x.shape[:-1], PARTICLES, 3)) @ w[:, :PARTICLES]))
         return jnp.linalg.slogdet(matrix)[1]
 
     return logarithm
