@@ -87,9 +87,9 @@ by the compiler's account, where they share a batch.
 """
 _SLOWER = """
 ## Where nngrad is slower
-Each kept line whose best way takes more than the best peer's, of time or memory, with the ratio; by what bounds it.
+Each kept line whose best way takes more than the best peer's, of time or memory, by what bounds it.
 
-| why | |
+| what bounds it | line: ratio beside the best peer |
 | --- | --- |
 """
 _UNTOLD = """
