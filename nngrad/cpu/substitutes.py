@@ -6,6 +6,7 @@ place of the op's forward; None if the forward serves as well. Results differ on
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +19,7 @@ from .. import functions as F
 from ..extend import Block, Call, Op, Spec, bodies_in
 from ..functions.arithmetic import widened
 from ..functions.axes import axes_of
-from ..functions.barriers import known_after
+from ..functions.barriers import computed_once, known_after
 from ..functions.reduction import kept, reduced_count
 from .convolutions import CONVOLUTIONS, Choice, Forward
 from .thresholds import MANY_SUMS, TALL, WRITTEN_ANEW
@@ -26,8 +27,9 @@ from .thresholds import MANY_SUMS, TALL, WRITTEN_ANEW
 
 def with_substitutes(block: Block) -> Block:
     """The block with alternative forwards for ops that XLA's CPU compiler handles poorly (`SUBSTITUTES`): barriers
-    that it drops, values that it would recompute for each element that reads them, and sums over leading axes, except
-    those of large arrays that are summed as they are computed. Also in bodies; unchanged if there are none."""
+    that it drops, values that it would recompute for each element that reads them, sums of gathered points, and sums
+    over leading axes, except those of large arrays that are summed as they are computed. Also in bodies; unchanged if
+    there are none."""
     if SUBSTITUTES.keys().isdisjoint(block.ops):
         return block
     calls, specs = block.calls, block.spec_by_number
@@ -89,9 +91,17 @@ def _by_product(x: jax.Array, axis: int | tuple[int, ...] | None, keepdims: bool
     return kept(lax.convert_element_type(y, x.dtype), axes, keepdims)
 
 
+def _by_itself(op: Op) -> Choice:
+    """For sums of gathered points: fused with their readers, XLA computes the places and the weights again for each
+    channel, and the gathers in the readers' order, where the channels of a point may not be a loop of their own."""
+    forward: Forward = lambda *x, **arguments: computed_once(functools.partial(op.forward, **arguments), *x)  # noqa: E731
+    return lambda specs, arguments: forward
+
 
 SUBSTITUTES: dict[Op[Any, Any], Choice] = {
     F.optimization_barrier: lambda specs, arguments: known_after,
     F.sum: _sum,
+    F.weighted_points: _by_itself(F.weighted_points),
+    F.weighted_points_weight_grad: _by_itself(F.weighted_points_weight_grad),
     **CONVOLUTIONS,
 }

@@ -80,9 +80,12 @@ def critic() -> tuple[list[Variable], list[Variable]]:
 
 def test_other_forwards_for_cpus_give_the_same() -> None:
     x, dy, big = leaf(2, 5, 5, 3), leaf(2, 3, 2, 3), leaf(3, 2, 700)
+    points, weights, sums = leaf(2, 3, 9), leaf(2, 4, 5), leaf(2, 3, 5)
+    indices = Variable.from_numpy_array(RNG.integers(-1, 10, (2, 4, 5)).astype(np.int32))
     applied = [
         F.sum(big, axis=0), F.sum(big, axis=(0, 1), keepdims=True), F.sum(F.sin(F.cast(big, "float16")), axis=0),
         F.optimization_barrier(x, dy, big),
+        F.weighted_points(points, weights, indices), F.weighted_points_weight_grad(sums, points, indices),
     ]  # fmt: skip
     for y in applied:
         f = y.parent
