@@ -9,9 +9,8 @@ for convergence.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -20,22 +19,12 @@ State = tuple[Any, Any, Any, Any]
 """An approximation, its residual b - A x, the square of the norm of that, and the number of products so far, int32."""
 
 
-class KrylovSolution(NamedTuple):
-    """The result of a Krylov method."""
-
-    x: jax.Array
-    residual: jax.Array
-    """The norm of b - A x."""
-    steps: jax.Array
-    """The number of products with the matrix, int32."""
-
-
 def euclidean_norm(x: Any) -> Any:
     """The Euclidean norm of a vector."""
     return lax.sqrt(jnp.vdot(x, x))
 
 
-def solved(method: str, product: Product, b: Any, start: Any, target: Any, most: int) -> KrylovSolution:
+def solved(method: str, product: Product, b: Any, start: Any, target: Any, most: int) -> State:
     """`x` with `A x = b`, by a key of `METHODS`, from `start` or, where that is None, from 0. Iteration ends when the
     norm of the residual is at most `target`, or with the step that reaches `most` products."""
     improve = METHODS[method]
@@ -47,11 +36,9 @@ def solved(method: str, product: Product, b: Any, start: Any, target: Any, most:
     def again(state: State) -> State:
         return improve(product, b, state, target, most)
 
-    first = at(product, b, start, jnp.int32(1)) if start is not None else (
-        jnp.zeros_like(b), b, jnp.vdot(b, b), jnp.int32(0)
-    )  # fmt: skip
-    x, _, square, steps = lax.while_loop(goes_on, again, first)
-    return KrylovSolution(x, lax.sqrt(square), steps)
+    zero = jnp.zeros_like(b), b, jnp.vdot(b, b), jnp.int32(0)
+    last: State = lax.while_loop(goes_on, again, zero if start is None else at(product, b, start, jnp.int32(1)))
+    return last
 
 
 def at(product: Product, b: Any, x: Any, steps: Any) -> State:
@@ -127,9 +114,8 @@ def _gmres(product: Product, b: Any, state: State, target: Any, most: int) -> St
     # Vectors that add nothing, or are not there, get no share of the solution.
     diagonal = jnp.diagonal(triangle)
     infinite = jnp.where(diagonal <= smallest * jnp.max(diagonal), jnp.inf, 0)
-    best = lax.linalg.triangular_solve(
-        triangle[:-1] + jnp.diag(infinite), size * rotations[:-1, :1], left_side=True
-    )[:, 0]
+    factor = triangle[:-1] + jnp.diag(infinite)
+    best = lax.linalg.triangular_solve(factor, size * rotations[:-1, :1], left_side=True)[:, 0]
     return at(product, b, x + best @ basis[:-1], steps + k + 1)
 
 

@@ -41,10 +41,6 @@ class Problem(NamedTuple):
     linear: SolveOptions
     """How linear systems are solved."""
 
-    def target(self, start: Variable) -> Variable:
-        """The norm of the residual at which to stop."""
-        return self.tol * F.maximum_scalar(F.norm(self.residual.at(start)), 1.0)
-
     def newton_step(self, x: Variable, r: Variable) -> Variable:
         """The Newton step: it makes the linearised residual 0."""
         matrix = jacobian_of(self.residual.body)
@@ -57,10 +53,10 @@ _HALVINGS = 30
 """How often a step is halved at most."""
 
 
-def _iterated(problem: Problem, start: Variable, state: Any, step: Callable[[Any], Any]) -> IterationResult:
+def _iterated(problem: Problem, state: Any, step: Callable[[Any], Any]) -> IterationResult:
     """Loop until the residual is small. The loop carries the number of steps and a state that `step` advances: x, the
     residual there, and whatever a method needs."""
-    target = problem.target(start)
+    target = problem.tol * F.maximum_scalar(F.norm(state[1]), 1.0)
 
     def goes_on(carry: Any) -> Variable:
         k, state = carry
@@ -106,7 +102,7 @@ def newton(problem: Problem, start: Variable) -> IterationResult:
 
         return _halved(lambda t, tried: F.norm(tried[1]) <= (1 - 1e-4 * t) * size, trial, x)
 
-    return _iterated(problem, start, (start, problem.residual.at(start)), step)
+    return _iterated(problem, (start, problem.residual.at(start)), step)
 
 
 def iterate(problem: Problem, start: Variable) -> IterationResult:
@@ -117,7 +113,7 @@ def iterate(problem: Problem, start: Variable) -> IterationResult:
         ahead = x + r
         return ahead, problem.residual.at(ahead)
 
-    return _iterated(problem, start, (start, problem.residual.at(start)), step)
+    return _iterated(problem, (start, problem.residual.at(start)), step)
 
 
 _REMEMBERED = 5
@@ -142,7 +138,7 @@ def anderson(problem: Problem, start: Variable) -> IterationResult:
 
     r = problem.residual.at(start)
     none = F.constant(0.0, (memory, n), start.dtype)
-    return _iterated(problem, start, (start, r, start, r, none, none), step)
+    return _iterated(problem, (start, r, start, r, none, none), step)
 
 
 def _quotient(a: Variable, b: Variable, otherwise: Variable) -> Variable:
@@ -190,7 +186,7 @@ def _descent(problem: Problem, start: Variable, memory: Any, direction: Callable
         ahead, after, lower = _downhill(problem, x, y, g, dx)
         return ahead, after, lower, remember(ahead, after)
 
-    return _iterated(problem, start, (start, problem.residual.at(start), problem.function.at(start), memory), step)
+    return _iterated(problem, (start, problem.residual.at(start), problem.function.at(start), memory), step)
 
 
 def newton_descent(problem: Problem, start: Variable) -> IterationResult:

@@ -13,13 +13,7 @@ from ...functions.bodies.matrices import NotLinear, SolveOptions, is_zero_at_zer
 from ...functions.inlining import inlined
 from ...graph import Variable, as_variable
 from ...graph.arguments import checked_choice, checked_count
-from .convergence import (
-    LINEAR,
-    Convergence,
-    keeps,
-    tolerance,
-    without_gradients,
-)
+from .convergence import LINEAR, Convergence, keeps, tolerance, without_gradients
 from .packing import Packing, at_full_precision, equation
 
 

@@ -16,15 +16,7 @@ from ...functions.bodies.implicit import root_of_body
 from ...graph import Variable, apply
 from ...graph.arguments import checked_choice, checked_count
 from ...graph.capture import captured
-from .convergence import (
-    LINEAR,
-    OF_FIXED_POINTS,
-    Convergence,
-    keeps,
-    options_for,
-    tolerance,
-    without_gradients,
-)
+from .convergence import LINEAR, OF_FIXED_POINTS, Convergence, keeps, options_for, tolerance, without_gradients
 from .iterations import FIXED_POINT, MINIMIZE, ROOT, Finder, Problem
 from .packing import CapturedEquation, Packing, at_full_precision, equation
 

@@ -185,10 +185,10 @@ def iterative_solve(
     count = len(matrix.inputs) - 1
     parameters, b, start = x[:count], x[count], x[count + 1] if len(x) > count + 1 else None
     target = lax.max(tol * krylov.euclidean_norm(b), jnp.asarray(atol, b.dtype))
-    result = krylov.solved(method, product_with(matrix, parameters), b, start, target, maxiter)
-    converged = result.residual <= target
-    solution = result.x if keep else jnp.where(converged, result.x, jnp.nan)
-    return solution, result.residual, converged, result.steps
+    solution, _, square, steps = krylov.solved(method, product_with(matrix, parameters), b, start, target, maxiter)
+    residual = lax.sqrt(square)
+    converged = residual <= target
+    return solution if keep else jnp.where(converged, solution, jnp.nan), residual, converged, steps
 
 
 @Root.declared(multiple_results=True)
