@@ -3,7 +3,8 @@
 XLA gives a plain convolution in 16 or 32 bits to a library, and compiles others as loops. It first rewrites groups: for
 the gradient by the weights it convolves every group with every other one, and then takes the diagonal; channels by
 themselves are convolved one element at a time. So groups are convolved here in one of three other forms, whose
-transposes are the forms of both gradients.
+transposes are the forms of both gradients. Where little lies under a kernel, one product of matrices takes less than
+the library.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from ..functions.convolution import (
 from ..functions.pooling_windows import at_places, windows
 from ..functions.transposition import missing_places, transposed
 from .facts import Shape, first_order, last_order
-from .thresholds import MANY_GROUPS, MOST_TAPS, WIDE_GROUP, WORTH_THE_LIBRARY
+from .thresholds import FEW_CHANNELS, MANY_GROUPS, MOST_TAPS, WIDE_GROUP, WORTH_THE_LIBRARY
 
 Forward = Callable[..., jax.Array]
 Choice = Callable[[Sequence[Spec], Mapping[str, Any]], Forward | None]
@@ -61,8 +62,31 @@ def _product_of_padded(x: Any, weight: Any, pad: Ints, *, channel_last: bool, **
     return y
 
 
-def _data_grad_by_library(y: Any, weight: Any, **arguments: Any) -> jax.Array:
-    return data_grad(y, weight, True, **arguments)
+_DATA_GRAD_BY_LIBRARY = functools.partial(data_grad, keeps_places=True)
+
+# ---------------------------------------------------------------- few numbers under a kernel
+
+
+def _by_patches(
+    x: Any, weight: Any, *, pad: Ints, stride: Ints, dilation: Ints, matmul_precision: str | None, **arguments: Any
+) -> jax.Array:
+    """One product of matrices: what lies under the kernel at each place, side by side, and the weights."""
+    axes = windows(x.shape, weight.shape[1:-1], stride, True, pad, True, dilation)
+    patches = lax.concatenate(at_places(x, axes, np.zeros((), x.dtype)), x.ndim - 1)
+    weights = lax.reshape(weight, (len(weight), patches.shape[-1]))
+    return lax.dot_general(patches, weights, (((x.ndim - 1,), (1,)), ((), ())), precision=matmul_precision)
+
+
+def _in_patches(weight: Shape, arguments: Mapping[str, Any], side: Side) -> Forward | None:
+    """A side of a convolution with kernels `weight` in one group; None if the library does it as fast."""
+    if not arguments["channel_last"] or any(map(is_symbolic_dim, weight)):
+        return None
+    out, taken, under = weight[0], weight[-1], math.prod(weight[1:-1])
+    if under == 1:
+        pays = max(coerced(Ints, arguments["stride"], "stride")) > 1
+    else:
+        pays = side == "product" and taken <= FEW_CHANNELS and under <= MOST_TAPS and under * taken <= 2 * out
+    return _side(_by_patches, side) if pays else None
 
 
 # ---------------------------------------------------------------- groups
@@ -136,7 +160,7 @@ def _side(form: Forward, side: Side) -> Forward:
         a, b = alike(floating(a), floating(b))
         # Loops read every element several times, and so may those that read the result: XLA is not to fuse either.
         # But it does not use the library in calls.
-        y = run(a, b) if form is _group_by_group else computed_once(run, a, b)
+        y = run(a, b) if form in (_group_by_group, _by_patches) else computed_once(run, a, b)
         return lax.convert_element_type(y, a.dtype)
 
     return forward
@@ -177,7 +201,9 @@ def _product(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | N
     x, weight = specs
     if arguments["group"] > 1:
         return _in_groups(x, weight.shape, arguments, "product")
-    return _product_of_padded if _is_exchanged(x.shape, weight.shape, arguments) else None
+    if _is_exchanged(x.shape, weight.shape, arguments):
+        return _product_of_padded
+    return _in_patches(weight.shape, arguments, "product")
 
 
 def _gradient_by_data(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
@@ -185,16 +211,18 @@ def _gradient_by_data(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Fo
     if arguments["group"] > 1:
         return _in_groups(y, weight.shape, arguments, "data")
     if not _is_exchanged(y.shape, weight.shape, arguments):
-        return None
+        return _in_patches(weight.shape, arguments, "data")
     spatial = spatial_axes(arguments["channel_last"])
     places, kernel, sizes = y.shape[spatial], weight.shape[spatial], arguments["shape"][spatial]
     more = zip(sizes, coerced(Ints, arguments["stride"], "stride"), missing_places(places, kernel), strict=True)
     by_library = math.prod([n + s * m for n, s, m in more]) * math.prod(kernel)
-    return _data_grad_by_library if by_library <= WORTH_THE_LIBRARY * math.prod(sizes) * math.prod(places) else None
+    return _DATA_GRAD_BY_LIBRARY if by_library <= WORTH_THE_LIBRARY * math.prod(sizes) * math.prod(places) else None
 
 
 def _gradient_by_weight(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
-    return _in_groups(specs[0], arguments["shape"], arguments, "filter") if arguments["group"] > 1 else None
+    if arguments["group"] > 1:
+        return _in_groups(specs[0], arguments["shape"], arguments, "filter")
+    return _in_patches(arguments["shape"], arguments, "filter")
 
 
 CONVOLUTIONS: dict[Op[Any, Any], Choice] = {

@@ -38,11 +38,6 @@ def axes_moved_last(entries: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([entries[a] for a in last_order(len(entries))])
 
 
-def unchanged(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
-    """For an op to which the order of its inputs' axes does not matter."""
-    return {}
-
-
 def with_flag(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
     """For an op with an argument `channel_last`, and perhaps the `shape` of its result."""
     if arguments["channel_last"]:
@@ -104,7 +99,7 @@ CHANNELS_LAST: dict[Op[Any, Any], Moved] = {
     **dict.fromkeys((F.take_slices, F.put_slices), by_key),
     F.concatenate: along_axis,
     F.broadcast: to_shape,
-    F.optimization_barrier: unchanged,
+    F.optimization_barrier: lambda shapes, arguments: {},
 }
 """For an op that is not diagonal: the arguments with which it takes its inputs, and gives its output, with channels
 last."""

@@ -137,7 +137,7 @@ class _Layouts:
         # Inputs that an elementwise op does not read still broadcast with the others.
         read = len(ins) if op.reads is None or op.diagonal else op.reads
         taken = [self._as_last(i, n) for i, n in zip(ins[:read], axes, strict=False)]
-        taken += [self._as_it_is(i) for i in ins[read:]]
+        taken += [self._first[i] if i in self._first else self._last[i, self._specs[i].ndim] for i in ins[read:]]
         self._apply(op, arguments, taken, call.outs)
 
     def _apply(self, op: Op, arguments: tuple[Any, ...], ins: Iterable[int], outs: tuple[int, ...]) -> None:
@@ -157,10 +157,6 @@ class _Layouts:
         self._free -= 1
         self._calls.append(Call(op, arguments, (number,), (self._free,)))
         return self._free
-
-    def _as_it_is(self, i: int) -> int:
-        """The number of a value in whichever layout exists."""
-        return self._first[i] if i in self._first else self._last[i, self._specs[i].ndim]
 
     def _as_first(self, i: int) -> int:
         if i not in self._first:

@@ -34,7 +34,8 @@ def with_substitutes(block: Block) -> Block:
         return block
     calls, specs = block.calls, block.spec_by_number
     read = Counter([*block.outputs, *[i for call in calls for i in call.ins]])
-    taken_in = {i for call in calls if call.op.diagonal for i in call.outs if read[i] == 1 and _is_large(specs[i])}
+    single = {i for call in calls if call.op.diagonal for i in call.outs if read[i] == 1}
+    taken_in = {i for i in single if specs[i].nbytes >= WRITTEN_ANEW}
 
     def substituted(call: Call) -> Op:
         op, arguments, ins, outs = call
@@ -43,10 +44,6 @@ def with_substitutes(block: Block) -> Block:
         return _substitute(op, arguments, [specs[i] for i in ins])
 
     return with_ops(block, map(substituted, calls), with_substitutes)
-
-
-def _is_large(spec: Spec) -> bool:
-    return spec.nbytes >= WRITTEN_ANEW
 
 
 def _substitute(op: Op, arguments: tuple[Any, ...], specs: Sequence[Spec]) -> Op:

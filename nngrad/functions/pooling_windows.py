@@ -164,18 +164,14 @@ def to_places(parts: list[Any], axes: list[WindowAxis]) -> Any:
         rows: dict[tuple[int, ...], list[Any]] = {}
         for phase, part in phases.items():
             rows.setdefault(phase[:-1], []).append(lax.expand_dims(part, (a.axis + 1,)))
-        phases = {phase: _merged(lax.concatenate(row, a.axis + 1), a.axis) for phase, row in rows.items()}
+        joined = {phase: lax.concatenate(row, a.axis + 1) for phase, row in rows.items()}
+        phases = {phase: lax.collapse(part, a.axis, a.axis + 2) for phase, part in joined.items()}
     (y,) = phases.values()
     before = {a.axis: a for a in axes}
     return lax.pad(y, zero, [
         (-before[i].pad, before[i].pad + before[i].size - n, 0) if i in before else (0, 0, 0)
         for i, n in enumerate(y.shape)
     ])
-
-
-def _merged(x: Any, axis: int) -> Any:
-    """`x` with an axis merged with the next one."""
-    return lax.reshape(x, (*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :]))
 
 
 def per_window(y: Any, axes: list[WindowAxis], margins: list[int]) -> Any:

@@ -166,7 +166,7 @@ FORMS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_groups_on_cpus_give_the_same(dtype: str) -> None:
+def test_forms_on_cpus_give_the_same(dtype: str) -> None:
     """The convolution against the sum, and gradients of orders 1 and 2 against those without the pass."""
     graph, leaves, sums = [], [], []
     for c in FORMS:
@@ -184,6 +184,15 @@ def test_groups_on_cpus_give_the_same(dtype: str) -> None:
     for value, expected in zip([*here[::5], *here], [*sums, *there], strict=True):
         assert value.dtype == dtype
         np.testing.assert_allclose(value, expected, **close)
+
+
+@pytest.mark.parametrize("kernel, left", [((16, 3, 3, 3), 2), ((8, 3, 1, 1), 0), ((8, 3, 3, 3), 3)])
+def test_little_under_a_kernel_is_one_product_on_cpus(kernel: tuple[int, ...], left: int) -> None:
+    """So many of a convolution and its two gradients are left to the library."""
+    x, w = nn.Variable((2, 3, 9, 9), need_grad=True), nn.Variable(kernel, need_grad=True)
+    y = F.convolution(x, w, stride=2)
+    text = jax.jit(nn.to_jax([y, *nn.grad(F.sum(y**2), [x, w])], [x, w])).lower(x.d, w.d).as_text()
+    assert jax.default_backend() != "cpu" or text.count("stablehlo.convolution") == left
 
 
 @pytest.mark.parametrize("argument, shapes, given", [
