@@ -163,7 +163,11 @@ def _by_platform(
         for name in others:
             _lower_for(name)
         gives = [program.block.spec(i) for i in program.block.outputs]
-        return Ways({name: function(result) for name, result in others.items()}, function(other), takes, gives)
+        blocks = [result.program.block for result in (other, *others.values())]
+        several = any([op.multiple_results or bodies_in(a) for block in blocks for op, a, _ in block.steps])
+        with_unread = several or any([block.opaque or block.rolled_loops for block in blocks])
+        named = {name: function(result) for name, result in others.items()}
+        return Ways(named, function(other), takes, gives, with_unread)
 
     return lambda *arrays: made()(*arrays)
 
@@ -213,11 +217,15 @@ class Ways:
         other: The implementation for all other platforms.
         takes: Shapes and dtypes of the arrays.
         gives: Shapes and dtypes of the results.
+        with_unread: Whether it may compute what nothing reads: it has bodies, or functions with several results.
     """
 
-    def __init__(self, named: Mapping[str, Way], other: Way, takes: Sequence[Spec], gives: Sequence[Spec]) -> None:
+    def __init__(
+        self, named: Mapping[str, Way], other: Way, takes: Sequence[Spec], gives: Sequence[Spec], with_unread: bool
+    ) -> None:
         self.named = dict(named)
         self.other = other
+        self.with_unread = with_unread
         self._takes = takes
         self._gives = gives
         self._needs_x64 = any([spec.needs_x64 for spec in (*takes, *gives)])
@@ -241,15 +249,12 @@ class Ways:
 
     def results(self, avals: Sequence[Any]) -> list[Any]:
         """The abstract results for arrays like `avals`."""
-        if all(map(_is_like, avals, self._takes)) and (_settings_of_now()[0] or not self._needs_x64):
+        plain = [jax.core.ShapedArray(spec.shape, spec.dtype) for spec in self._takes]
+        as_declared = all([a.update(weak_type=False) == b for a, b in zip(avals, plain, strict=True)])
+        if as_declared and (_settings_of_now()[0] or not self._needs_x64):
             return [jax.core.ShapedArray(spec.shape, spec.dtype) for spec in self._gives]
         # The function's 64 bits may be 32 here; or the arrays, and so the results, are sharded over devices.
         return list(jax.make_jaxpr(self.other)(*avals).out_avals)
-
-
-def _is_like(aval: Any, spec: Spec) -> bool:
-    """True if `aval` has only a shape and dtype, and these are as in `spec`."""
-    return bool(aval.update(weak_type=False) == jax.core.ShapedArray(spec.shape, spec.dtype))
 
 
 _chosen = Primitive("chosen_by_platform")
@@ -296,8 +301,9 @@ batching.primitive_batchers[_chosen] = _batched
 
 def _lowered(platform: str | None, context: Any, *operands: Any, ways: Ways, settings: _Settings) -> Any:
     x64, precision = settings
+    way = ways.on(platform)
     with jax.enable_x64(x64), jax.default_matmul_precision(precision):  # a traced function may be lowered elsewhere
-        return mlir.lower_fun(without_unread(ways.on(platform)))(context, *operands)
+        return mlir.lower_fun(without_unread(way) if ways.with_unread else way)(context, *operands)
 
 
 mlir.register_lowering(_chosen, functools.partial(_lowered, None))

@@ -159,7 +159,7 @@ def pointwise(
         return None  # the derivative along several is not the sum of those in each
     try:
         functions = [
-            PointwiseFunction(name, jaxpr_for(_result(function, i), [x.spec for x in inputs]), open_jaxpr)
+            PointwiseFunction(name, jaxpr_for(lambda *x, i=i: function(*x)[i], [x.spec for x in inputs]), open_jaxpr)
             for i in range(len(equation.outvars))
         ]
         if any([traced.loops_select() for traced in functions]) or not all(map(is_seen, functions)):
@@ -201,11 +201,6 @@ def complex_pointwise(
 def _part(function: Callable[..., list[Any]], part: Callable[[Any], Any]) -> Callable[..., Any]:
     """A part of the one result of a function."""
     return lambda *arrays: part(function(*arrays)[0])
-
-
-def _result(function: Callable[..., list[Any]], i: int) -> Callable[..., Any]:
-    """One result of a function."""
-    return lambda *arrays: function(*arrays)[i]
 
 
 def depends_by_places(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> bool:

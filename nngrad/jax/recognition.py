@@ -45,6 +45,8 @@ class Reference(NamedTuple):
     """True if each element of the result depends on elements at its own place, so that maps change nothing."""
     results: int = 1
     """The number of results."""
+    fewer_axes: int | None = None
+    """How many axes each result has less than the one argument; None if there are several arguments."""
     of_pairs: Callable[..., list[Any] | None] | None = None
     """As `opened`, for complex numbers as pairs of their parts."""
 
@@ -53,8 +55,10 @@ class Reference(NamedTuple):
         tracing."""
         if self.sign not in names or len(equation.outvars) != self.results:
             return False
-        shapes = [shape for shape, *_ in _described(equation)]
-        return not self.elementwise or _broadcast(shapes) == equation.outvars[0].aval.shape
+        shapes, result = [shape for shape, *_ in _described(equation)], equation.outvars[0].aval.shape
+        if self.elementwise:
+            return _broadcast(shapes) == result
+        return self.fewer_axes is None or [len(shape) for shape in shapes] == [len(result) + self.fewer_axes]
 
 
 def _logaddexp(x: Any, y: Any) -> list[Variable]:
@@ -138,10 +142,10 @@ REFERENCES = (
     Reference(special.log_ndtr, _of_variables(F.log_ndtr), "log", elementwise=True),
     *[Reference(f, _of_variables(F.i0), "bessel_i0e", elementwise=True) for f in (jnp.i0, special.i0)],
     Reference(special.i1, _of_variables(F.i1), "bessel_i1e", elementwise=True),
-    Reference(jnp.linalg.det, _of_variables(F.batch_det), "abs", of_pairs=_complex_det),
-    Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "log", results=2, of_pairs=_complex_slogdet),
-    Reference(jnp.linalg.inv, _of_variables(F.batch_inv), "lu", of_pairs=_complex_inv),
-    Reference(jnp.linalg.pinv, _of_variables(F.batch_pinv), "svd"),
+    Reference(jnp.linalg.det, _of_variables(F.batch_det), "abs", of_pairs=_complex_det, fewer_axes=2),
+    Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "log", results=2, of_pairs=_complex_slogdet, fewer_axes=2),
+    Reference(jnp.linalg.inv, _of_variables(F.batch_inv), "lu", of_pairs=_complex_inv, fewer_axes=0),
+    Reference(jnp.linalg.pinv, _of_variables(F.batch_pinv), "svd", fewer_axes=0),
     Reference(jnp.linalg.solve, _of_variables(F.batch_solve), "lu", of_pairs=_complex_solve),
 )
 """The recognised functions. Those of one argument work on any leading axes, so they are also recognised under
@@ -206,9 +210,12 @@ def recognised(equation: Any, values: list[Any]) -> list[Any] | None:
         if opened is None or not reference.can_be(equation, names):
             continue
         for axes in _axes_of_maps(described, reference.elementwise):
-            if call.is_one_of(_calls_of(reference.function, reference.elementwise, described, custom, axes)):
+            calls = _calls_of(reference.function, reference.elementwise, described, custom, axes)
+            if call.is_one_of(calls or ()):
                 moved = axes and not reference.elementwise
                 return opened(*[_axes_first(v, axes) for v in values] if moved else values)
+            if calls is None and reference.elementwise:  # nor does any map of it
+                break
     return None
 
 
@@ -275,8 +282,9 @@ class Call:
 @functools.lru_cache(maxsize=1024)
 def _calls_of(
     function: Callable[..., Any], elementwise: bool, described: Any, custom: bool, axes: tuple[int, ...]
-) -> tuple[Call, ...]:
-    """The calls that JAX traces for a function with inputs of these kinds, mapped over these axes."""
+) -> tuple[Call, ...] | None:
+    """The calls that JAX traces for a function with inputs of these kinds, mapped over these axes; None if it does not
+    take such inputs."""
     for a in reversed(axes):
         moved = tuple([a if shape else None for shape, *_ in described])
         function = jax.vmap(function, in_axes=moved, out_axes=a if elementwise else 0)
@@ -285,7 +293,7 @@ def _calls_of(
         with x64_if(any([needs_x64(v) for v in abstract])):
             closed = interrupt_safe(jax.make_jaxpr(function))(*abstract)
     except (TypeError, ValueError, NotImplementedError):
-        return ()
+        return None
     calls = []
     jaxpr = closed.jaxpr
     while len(jaxpr.eqns) == 1:  # the whole jaxpr is one call

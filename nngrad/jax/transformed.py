@@ -177,7 +177,8 @@ class Transformed:
     def _found(
         self, leaves: list[Any], tree: Any, fixed: tuple[Fixed | None, ...]
     ) -> tuple[GraphOfCall, list[Any]]:
-        arrays = [_array(leaf) for leaf, static in zip(leaves, fixed, strict=True) if static is None]
+        unknown = [leaf for leaf, static in zip(leaves, fixed, strict=True) if static is None]
+        arrays = [leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf) for leaf in unknown]
         shapes = tuple([(a.shape, str(a.dtype)) for a in arrays])
         weak = tuple([a.weak_type for a in arrays])
         key = tree, fixed, shapes, weak, jnp.result_type(float), named_axes(), registry.version
@@ -240,7 +241,3 @@ class Transformed:
 
     def __repr__(self) -> str:
         return f"{self._name}({getattr(self._fun, '__name__', self._fun)})"
-
-
-def _array(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf)

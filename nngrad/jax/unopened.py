@@ -102,10 +102,6 @@ def _jvp(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any
     return TRANSFORMATIONS["jvp"](fun, primals, jax.tree.map(tangent, primals), has_aux=has_aux)
 
 
-def _value(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any) -> Any:
-    return fun(*args, **kwargs)
-
-
 _CALLS: dict[str, Callable[..., Any]] = {
     "value_and_grad": _derivative,
     "jacobian": _derivative,
@@ -113,5 +109,5 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "jvp": _jvp,
     "linearize": _at_a_point("linearize"),
     "vjp": _at_a_point("vjp"),
-    "value": _value,
+    "value": lambda fun, options, args, kwargs: fun(*args, **kwargs),
 }

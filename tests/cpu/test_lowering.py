@@ -48,6 +48,24 @@ def program_of_sample(sample: Sample) -> Program:
     return linearize([y for level in levels for y in level], first=leaves).program
 
 
+def test_what_has_no_loops_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Passes for CPUs change the sum, so that it is traced where it is lowered."""
+    calls: list[Any] = []
+    forward = F.tanh.forward
+
+    def counted(a: Any) -> Any:
+        calls.append(a.shape)
+        return forward(a)
+
+    x = nn.Variable((4, 2048))
+    y = F.sum(F.tanh(x), axis=0)
+    monkeypatch.setattr(F.tanh, "forward", counted)
+    traced = jax.jit(nn.to_jax(y, x)).trace(np.zeros((4, 2048), "f"))
+    assert not calls
+    traced.lower()
+    assert calls == [(4, 2048)]
+
+
 @pytest.mark.parametrize("family", slow_but_every(6, FAMILIES))
 def test_every_function_is_lowered_at_every_order(family: str) -> None:
     """One sample of each, for all platforms at once; in float32 all of it is in float32, since TPUs have nothing else.

@@ -163,17 +163,13 @@ def _scatter_add(equation: JaxprEquation, x: Any, indices: Any, updates: Any) ->
         put = F.put_points(u, points, axes=axes, shape=x.shape, at=0)
     if equation.name == "scatter-sub":
         return F.sub2(x, put)
-    return put if _is_zero(x) else F.add2(x, put)
+    is_zero = x.parent is not None and x.parent.op is F.constant and x.parent.args["val"] == 0
+    return put if is_zero else F.add2(x, put)
 
 
 def _is_at_all(x: Variable, indices: Any, updates: Variable) -> bool:
     """True if the updates cover the whole array, as in `x.at[...]`: a single index of no axes."""
     return tuple(indices.shape) == (0,) and updates.shape == x.shape
-
-
-def _is_zero(x: Variable) -> bool:
-    f = x.parent
-    return f is not None and f.op is F.constant and bool(f.args["val"] == 0)
 
 
 @opens("scatter", takes_known=True)
