@@ -57,7 +57,7 @@ class Reference(NamedTuple):
             return False
         shapes, result = [shape for shape, *_ in _described(equation)], equation.outvars[0].aval.shape
         if self.elementwise:
-            return _broadcast(shapes) == result
+            return bool(_broadcast(shapes) == result)
         return self.fewer_axes is None or [len(shape) for shape in shapes] == [len(result) + self.fewer_axes]
 
 
