@@ -11,9 +11,10 @@ import jax
 from jax.sharding import SingleDeviceSharding
 
 from ..graph.bounded_cache import BoundedCache, CacheInfo, caches_about_structures
-from ..graph.placement import Placement
+from ..graph.placement import Placement, several_processes
 from ..graph.process import Process, check_process
 from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_AN_EXECUTABLE
+from ..graph.value import on_device
 from .executable import Executable, Settings, has_two_tiers, note_call, spent
 from .lower import in_partitions, lower, lowered_where_it_runs, lowered_whole
 from .partitions import Hoisted, hoisted, taking_literals
@@ -55,7 +56,9 @@ class Executables(BoundedCache):
         table.undo_miss()
         if executable is None:
             executable = keep_executable(shared.program, executable_in_one(shared), [len(program.block.steps)])
-        return functools.partial(executable, shared.numbers)
+        # An executable takes an array of JAX's in less time than one of NumPy's, which JAX moves at each call.
+        everywhere = program.device is program.mesh is None and not several_processes()
+        return functools.partial(executable, on_device(shared.numbers) if everywhere else shared.numbers)
 
     def temporary_bytes(self, program: Program) -> int | None:
         """The bytes of temporaries that a program takes while it runs, as its compiler reports them; None if it reports

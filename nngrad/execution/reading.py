@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..graph import Function, Variable, build_options, functions_of
 from ..graph.engine import Hook
 from ..graph.event import Event, Kind
@@ -210,6 +212,11 @@ def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> R
     leaves that are updated."""
     plan = plan_of(outputs) if plan is None else plan
     arrays = tuple(arrays_of(plan.leaves, mesh=plan.program.mesh))
+    before = None if outputs[0].parent is None else outputs[0].parent.snapshot
+    if before is not None and before.leaf_ids is plan.leaf_ids and plan.program.device is plan.program.mesh is None:
+        for leaf, array, last in zip(plan.leaves, arrays, before.arrays, strict=True):
+            if array is last and array.__class__ is np.ndarray:
+                leaf.cell.held.as_jax()  # it stays, and JAX would move it anew at each forward
     run = Run(outputs, plan, arrays, [x.cell for x in (*outputs, *plan.kept, *plan.updated)])
     for y in (*outputs, *plan.kept):
         y._at = run

@@ -108,8 +108,7 @@ class Value:
     @staticmethod
     def arrays_of(values: Sequence[Value]) -> list[Any]:
         """The arrays of several values, read atomically."""
-        owners = {v.owner for v in values}
-        owners.discard(None)
+        owners = {v.owner for v in values} - {None}
         if not owners:
             return [v.raw() if v.array is None or v.has_view else v.array for v in values]
         with ExitStack() as stack:

@@ -99,6 +99,17 @@ def test_forward_and_backward_are_one_executable() -> None:
     assert nn.executables.info() == used
 
 
+def test_a_leaf_that_stays_is_moved_to_jax_once() -> None:
+    x, t = vector(0.5, 0.25), vector(2.0, 3.0)
+    y = F.sum(x * t)
+    for i in range(3):
+        t.d = [i, 1.0]
+        y.forward()
+        assert y.d == 0.5 * i + 0.25
+    assert isinstance(x.data.raw(), jax.Array)
+    assert isinstance(t.data.raw(), np.ndarray)
+
+
 def test_a_rebuilt_graph_is_neither_emitted_nor_compiled_again(emissions: list[int]) -> None:
     w = vector(0.5, 0.25)
 
