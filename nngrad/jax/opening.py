@@ -149,7 +149,7 @@ class Opening:
         except Exception as error:
             reason = f"its rule failed: {type(error).__name__}: {error}".split("\n")[0]
         self.report.go_back_to(before)
-        if not all([is_held(v.aval) for v in equation.outvars]):
+        if not any([is_held(v.aval) for v in equation.outvars]):
             return [Delayed(equation, inputs, i) for i in range(len(equation.outvars))]
         return self._opaque(equation, inputs, reason)
 
@@ -222,7 +222,7 @@ class Opening:
         return [pair]
 
     def _opaque(self, equation: Any, values: list[Value], reason: str) -> list[Value]:
-        """The results of an equation as one opaque function."""
+        """The results of an equation as one opaque function; those that no Variable holds are delayed."""
         name = name_of(equation)
         alike = len({tuple(v.aval.shape) for v in (*equation.invars, *equation.outvars)}) == 1
         if self._inlined and name in POINTWISE and alike:
@@ -236,12 +236,19 @@ class Opening:
         # JAX does not differentiate such functions by the values they close over.
         fixed = [*map(self._baked, values[:closed_over]), *values[closed_over:]]
         function, inputs, names = closure_of(equation, fixed)
-        results = F.jax_function(function)(*inputs)
+        held = [i for i, v in enumerate(equation.outvars) if is_held(v.aval)]
+
+        @functools.wraps(function)
+        def of_held(*arrays: Any) -> list[Any]:
+            results = function(*arrays)
+            return [results[i] for i in held]
+
         self.report.keep(equation, names, reason)
-        return [
-            Keys(y, implementation_of(v.aval), v.aval.shape) if is_key(v.aval) else y
-            for y, v in zip(results, equation.outvars, strict=True)
-        ]
+        delayed: list[Value] = [Delayed(equation, fixed, i) for i in range(len(equation.outvars))]
+        for i, y in zip(held, F.jax_function(of_held)(*inputs), strict=True):
+            aval = equation.outvars[i].aval
+            delayed[i] = Keys(y, implementation_of(aval), aval.shape) if is_key(aval) else y
+        return delayed
 
     def _baked(self, value: Value) -> Value:
         """The plain array of a closed-over array; other values unchanged."""

@@ -60,7 +60,9 @@ def _by_parts(equation: JaxprEquation, *values: Any) -> Any:
 
 
 @_on_pairs("mul", "dot_general", "conv_general_dilated")
-def _product(equation: JaxprEquation, x: ComplexPair, y: ComplexPair) -> ComplexPair:
+def _product(equation: JaxprEquation, x: Any, y: Any) -> ComplexPair:
+    x, y = _pair_of(equation, x), _pair_of(equation, y)  # a product of matrices may have a real factor
+
     def times(a: Any, b: Any) -> Any:
         if scalar(a) == 0 or scalar(b) == 0:
             return KnownArray(None, 0.0, equation.shape, equation.of_parts().dtype)
