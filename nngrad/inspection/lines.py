@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from ..extend import Spec
 from .description import OF_THE_BODY, BodyEntry, Description, Kind
-from .folding import Fold
 from .recomputation import State
-
-_LEAST = 4
-"""The minimum number of leaves of one pattern that share a line."""
-
 
 _MOST_OPERANDS = 12
 """The maximum number of operands that are listed for a function."""
@@ -38,7 +31,7 @@ class Line(NamedTuple):
     """A line of a listing."""
 
     depth: int
-    """The number of enclosing bodies and blocks."""
+    """The number of enclosing bodies."""
     parts: tuple[Part, ...]
     order: int = 0
     """Order of differentiation."""
@@ -57,10 +50,8 @@ class Line(NamedTuple):
 class Writer:
     """Writes the lines of a description."""
 
-    def __init__(self, described: Description, folds: Sequence[Fold]) -> None:
+    def __init__(self, described: Description) -> None:
         self._d = described
-        self._folds = {fold.nodes[0][0]: fold for fold in folds}
-        self._folded = bool(folds)
         self._recomputes = not {State.AGAIN, State.COPY}.isdisjoint(described.states)
         outside = zip(described.locations, described.body_of, strict=True)
         self._locates = any([at for at, body in outside if body < 0])
@@ -69,17 +60,10 @@ class Writer:
 
     def lines(self) -> Iterator[Line]:
         """All lines."""
-        d, n = self._d, 0
-        yield from self._leaves(d.needs_grad, self._folded)
-        while n < len(d.top):
-            node = d.top[n]
-            fold = self._folds.get(node)
-            if fold is None:
-                yield from self._function(node, 0)
-                n += 1
-            else:
-                yield from self._fold(fold)
-                n += len(fold.nodes) * len(fold.nodes[0])
+        for node in self._d.needs_grad:
+            yield self._leaf(node)
+        for node in self._d.top:
+            yield from self._function(node, 0)
         yield self._results()
 
     def _results(self) -> Line:
@@ -89,29 +73,13 @@ class Writer:
 
     # ---------------------------------------------------------------- lines
 
-    def _leaves(self, nodes: Iterable[int], together: bool) -> list[Line]:
-        """The lines of leaves; `together` merges leaves whose names differ only in numbers."""
+    def _leaf(self, node: int) -> Line:
         d = self._d
-        groups: dict[tuple[str, Kind, bool, Spec], list[int]] = {}
-        for node in nodes:
-            (spec,) = d.specs[node]
-            alike = re.sub(r"\d+", "0", d.names[node]), d.kinds[node], d.needs_grad[node], spec
-            groups.setdefault(alike, []).append(node)
-        lines = [
-            self._leaf(nodes, kind, needs_grad, spec)
-            for (_, kind, needs_grad, spec), members in groups.items()
-            for nodes in ([members] if together and len(members) >= _LEAST else [[i] for i in members])
-        ]
-        return sorted(lines, key=lambda line: line.node)
-
-    def _leaf(self, nodes: Sequence[int], kind: Kind, needs_grad: bool, spec: Spec) -> Line:
-        first, *_, last = [Part(self._d.names[i], 0) for i in (nodes[0], *nodes)]
-        is_parameter, times = kind is Kind.PARAMETER, f"  x {len(nodes)}" if len(nodes) > 1 else ""
+        is_parameter, needs_grad = d.kinds[node] is Kind.PARAMETER, d.needs_grad[node]
         needs = ", needs no gradient" if is_parameter and not needs_grad else ""
         needs = ", needs a gradient" if not is_parameter and needs_grad else needs
-        what = Part(f" = {'parameter' if is_parameter else 'leaf'}{times}{needs}")
-        names = (first, Part(", …, "), last) if times else (first,)
-        return Line(0, (*names, what), cells=(repr(spec), "", "", "", ""), node=nodes[0])
+        what = Part(f" = {'parameter' if is_parameter else 'leaf'}{needs}")
+        return Line(0, (Part(d.names[node], 0), what), cells=(repr(d.specs[node][0]), "", "", "", ""), node=node)
 
     def _function(self, node: int, depth: int) -> Iterator[Line]:
         d = self._d
@@ -181,26 +149,6 @@ class Writer:
                 value = self._named(*entry.values[returned])
                 said.append([Part(result, order), Part(" is "), value, Part(f" {how}".rstrip())])
         return [part for i, parts in enumerate(said) for part in (*([Part("; ")] if i else []), *parts)]
-
-    # ---------------------------------------------------------------- repeated blocks
-
-    def _fold(self, fold: Fold) -> Iterator[Line]:
-        d = self._d
-        spans: list[list[Part]] = []
-        for block in (fold.nodes[0], fold.nodes[1], fold.nodes[-1]):
-            ends = [Part(d.names[node], d.orders[node]) for node in dict.fromkeys((block[0], block[-1]))]
-            spans.append([ends[0], *[part for end in ends[1:] for part in (Part(" to "), end)]])
-        head = [Part(f"x {len(fold.nodes)}: "), *spans[0], Part(", "), *spans[1], Part(", …, "), *spans[2]]
-        yield Line(0, tuple(head))
-        for node in fold.nodes[0]:
-            yield from self._function(node, 1)
-        for begins, inner in fold.carried:
-            outer = self._named(*begins)
-            yield Line(1, (Part("then "), outer, Part(" is "), self._named(*inner), Part(" of the one before")))
-        for values in fold.changing:
-            named = [self._named(*value) for value in values]
-            others = [*named[1:2], *([Part("…")] if len(named) > 3 else []), *named[2:][-1:]]
-            yield Line(1, (Part("then "), named[0], Part(" is "), *_separated(others)))
 
 
 def _shortened(parts: list[Part], most: int) -> list[Part]:

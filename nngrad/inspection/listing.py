@@ -6,9 +6,8 @@ import html
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ..extend import Variable, coerced
+from ..extend import Variable
 from .description import Description, describe
-from .folding import folds_of
 from .lines import Line, Writer
 from .naming import Parameters
 
@@ -95,14 +94,13 @@ def _span(styled: tuple[str, str]) -> str:
     return f'<span style="{_CSS[style]}">{text}</span>' if style else text
 
 
-def show(outputs: Variable | Iterable[Variable], *, fold: bool = True, parameters: Parameters = None) -> Listing:
+def show(outputs: Variable | Iterable[Variable], *, parameters: Parameters = None) -> Listing:
     """The graph that computes `outputs` as text: `print(nn.show(y))`.
 
     Each leaf and each function has a line, in the order of their creation: its results, its inputs, arguments, shapes
     and dtypes, and the order of differentiation if that is not 0, with the function whose backward rule it comes from.
     A function without inputs is a constant. The body of a loop or a branch is indented below it, with the operands of
-    its inputs. Repeated blocks of functions, such as the layers of a network, are written once, with the number of
-    repetitions and the values that differ between them. Only outputs that are read have names. Nothing is run.
+    its inputs. Only outputs that are read have names. Nothing is run.
 
     Further columns say, where the graph has something to say: which values are kept for gradients and which are
     rematerialised; the parameter scope; and the line of your program, if recorded (`nn.source_locations`).
@@ -111,7 +109,6 @@ def show(outputs: Variable | Iterable[Variable], *, fold: bool = True, parameter
 
     Args:
         outputs: A Variable or Variables.
-        fold: Whether to write repeated blocks once.
         parameters: Names of unregistered parameters, such as a module's: `model.get_parameters()`.
 
     Returns:
@@ -121,8 +118,7 @@ def show(outputs: Variable | Iterable[Variable], *, fold: bool = True, parameter
         TypeError: Something is not a Variable, or another argument has the wrong type.
         ValueError: There are no outputs.
     """
-    coerced(bool, fold, "fold")
     described = describe(outputs, parameters)
-    lines = tuple(Writer(described, folds_of(described) if fold else []).lines())
+    lines = tuple(Writer(described).lines())
     described.forget_graph()
     return Listing(lines, described)

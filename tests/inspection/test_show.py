@@ -1,23 +1,19 @@
-"""Graphs as text: widths, colours, columns, and blocks that repeat."""
+"""Graphs as text: widths, colours, columns, and large graphs."""
 
 from __future__ import annotations
 
 import io
 import re
-from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from rich.console import Console
 
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.extend import functions_of
-from nngrad.inspection import Description, Listing, describe
-from nngrad.inspection.folding import Fold, folds_of
+from nngrad.inspection import Listing
 from tests.work import calls_of
 
 HOSTILE = [
@@ -62,7 +58,7 @@ results: v1"""
 def test_each_function_has_a_line_with_its_operands_by_name() -> None:
     loss, x = chain(2)
     (g,) = nn.grad(loss, x)
-    listing = nn.show([loss, g], fold=False)
+    listing = nn.show([loss, g])
     described = listing.described
     lines = function_lines(listing)
     assert len(lines) == len(functions_of([loss, g]))
@@ -86,14 +82,13 @@ def test_columns_say_what_the_graph_knows() -> None:
     text = str(nn.show(g))
     assert re.search(r"v0 = sin\(x\) .*test_show\.py:\d+: y = F\.tanh\(F\.sin\(x\)\)\n", text)
     assert re.search(r"v1 = tanh\(v0\) .*test_show\.py:\d+$", text, re.M)  # the line is not said twice
-    states = str(nn.show(nn.grad(*chain(9), recompute="sqrt"), fold=False))
+    states = str(nn.show(nn.grad(*chain(9), recompute="sqrt")))
     assert "kept" in states and "computed again" in states and "a copy" in states
 
 
 @pytest.mark.parametrize(("arguments", "error", "message"), [
     ({"outputs": []}, ValueError, "outputs: expected at least one Variable, got none"),
     ({"outputs": {"x": 1}}, TypeError, "outputs[0]: expected a Variable, got int"),
-    ({"fold": 2}, TypeError, "fold must be True or False, got 2"),
     ({"parameters": 1}, TypeError, "parameters: expected a dict"),
 ])
 def test_wrong_arguments_are_named(arguments: Any, error: type[Exception], message: str) -> None:
@@ -148,75 +143,12 @@ def test_orders_have_colours_on_terminals_alone(monkeypatch: pytest.MonkeyPatch)
     orders = {colours[name]: described.orders[described.names.index(name)] for name in colours}
     assert sorted(orders.values()) == [1, 2] and len(orders) == 2
     assert printed(listing).rstrip() == str(listing)
-    assert max(map(len, printed(nn.show(chain(2)[0], fold=False), width=30).splitlines())) == 30
+    assert max(map(len, printed(nn.show(chain(2)[0]), width=30).splitlines())) == 30
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b[38" not in printed(listing, force_terminal=True, color_system="256")
 
 
-# ---------------------------------------------------------------- blocks that repeat
-
-
-def read(fold: Fold, operand: tuple[int, int], t: int) -> tuple[int, int]:
-    """What block `t` of a fold reads where the first one reads `operand`."""
-    first = {node: j for j, node in enumerate(fold.nodes[0])}
-    carried, changing = dict(fold.carried), {values[0]: values for values in fold.changing}
-    assert not carried.keys() & changing.keys()
-    node, output = operand
-    if node in first:
-        return fold.nodes[t][first[node]], output
-    if operand in carried and t:
-        inner, output = carried[operand]
-        return fold.nodes[t - 1][first[inner]], output
-    return changing[operand][t] if operand in changing else operand
-
-
-def unfolded(described: Description) -> Counter[Any]:
-    """The functions that folds stand for, with what they read, by what the listing says of them."""
-    found: Counter[Any] = Counter()
-    folds = folds_of(described)
-    inside = {node for fold in folds for block in fold.nodes for node in block}
-    for i, op in enumerate(described.ops):
-        if op is not None and described.body_of[i] < 0 and i not in inside:
-            found[op, described.operands[i]] += 1
-    for fold in folds:
-        for t in range(len(fold.nodes)):
-            found.update([
-                (described.ops[node], tuple([read(fold, operand, t) for operand in described.operands[node]]))
-                for node in fold.nodes[0]
-            ])  # fmt: skip
-    return found
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_what_is_folded_can_be_told_from_what_is_written(data: st.DataObject) -> None:
-    """A random block, several times, with functions in between: each function comes back, with its operands."""
-    ops = [F.sin, F.exp, F.tanh, F.mul2, F.add2]
-    x, y = leaf(0.1, "x"), leaf(0.2, "y")
-    step = st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 4))
-    block = data.draw(st.lists(step, min_size=1, max_size=5))
-    values = [x, y]
-    for repeated in data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=3)):
-        for _ in range(repeated):
-            weight = leaf(0.3)
-            for kind, a, b in block:
-                known = [*values, weight]
-                given = [known[-1 - a % len(known)], values[-1 - b % len(values)]]
-                values.append(ops[kind](*given[: 1 if kind < 3 else 2]))
-        values.append(F.sinh(values[-1]))
-    described = describe(values[-3:])
-    expected = Counter([
-        (op, operands) for op, operands in zip(described.ops, described.operands, strict=True) if op is not None
-    ])
-    assert unfolded(described) == expected
-
-
-def test_blocks_with_other_arguments_are_not_folded() -> None:
-    h = leaf(0.1, "x")
-    for value in (0.0, -0.0, 0.0, -0.0, 0.0, -0.0, 0.0, -0.0):
-        h = F.maximum_scalar(F.sin(F.sin(F.sin(F.sin(h)))), val=value)
-    shown = str(nn.show(h))
-    assert "val=0.0" in shown and "val=-0.0" in shown
+# ---------------------------------------------------------------- large graphs
 
 
 @pytest.mark.slow
