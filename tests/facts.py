@@ -534,6 +534,16 @@ def check_placed(case: Case) -> Check:
     return True
 
 
+def check_adds_rows(case: Case) -> Check:
+    """Outputs for one row after another add up to that for all."""
+    if not case.op.adds_rows:
+        return False
+    ((y,),) = yield from case(case.arrays)
+    parts = yield from case(*[[x[k : k + 1] for x in case.arrays] for k in range(len(case.arrays[0]))])
+    near(sum([part for (part,) in parts]), y, "adds_rows")
+    return True
+
+
 checks: dict[str, Callable[[Case], bool | Check]] = {
     "reads": check_reads, "diagonal": check_diagonal, "rows": check_rows, "batching": check_batching,
     "channels_last": check_channels_last,
@@ -544,6 +554,7 @@ checks: dict[str, Callable[[Case], bool | Check]] = {
     "cost": check_cost, "moving": check_moving, "numbers": check_numbers,
     "by_index": check_by_index, "of_variables": check_of_variables,
     "slice_keys": check_taken, "shape": check_shape, "update_keys": check_placed,
+    "adds_rows": check_adds_rows,
 }  # fmt: skip
 
 

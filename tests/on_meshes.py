@@ -95,15 +95,20 @@ def text_of(step: Any, *arrays: Any) -> str:
     return text
 
 
-def collectives(text: str) -> list[list[Any]]:
-    """Each collective operation with the largest number of elements that it makes."""
+def sizes_exchanged(text: str) -> list[tuple[str, list[int]]]:
+    """Each collective operation with the numbers of elements of the arrays that it makes."""
     found = []
     for line in text.splitlines():
         match = re.search(rf"= (.*?) ({'|'.join(COLLECTIVES)})(-start)?\(", line)
         if match:
             shapes = [[int(n) for n in dims.split(",") if n] for dims in re.findall(r"\w+\[([\d,]*)\]", match[1])]
-            found.append([match[2], max(int(np.prod(shape)) for shape in shapes), len(shapes)])
+            found.append((match[2], [int(np.prod(shape)) for shape in shapes]))
     return found
+
+
+def collectives(text: str) -> list[list[Any]]:
+    """Each collective operation with the largest number of elements that it makes."""
+    return [[kind, max(sizes), len(sizes)] for kind, sizes in sizes_exchanged(text)]
 
 
 def error_of(run: Callable[[], Any]) -> str:
@@ -157,6 +162,42 @@ def compiled_step() -> Found:
     solver.set_states(kept)
     step(many[0])
     found["restored"] = [len(a.sharding.device_set) for a in held(step)[1]]
+    return found
+
+
+def slope_of(y: nn.Variable, x: nn.Variable, order: int) -> nn.Variable:
+    for _ in range(order):
+        (y,) = nn.grad([F.sum(y)], [x])
+    return y
+
+
+def sums_of_rows() -> Found:
+    """For weights that occur in several terms of a loss: numbers that a step exchanges beside the gradient's, and the
+    loss and its gradients of first and second order in float64 on one device and on eight."""
+    found: Found = {}
+    programs = {"critic": ((16, 6), 1, 1), "PINN": ((16, 6), 1, 2), "shared": ((16, 4, 6), 3, 0),
+                "convolution": ((16, 3, 4, 4), 2, 0)}  # fmt: skip
+    for name, (shape, layers, order) in programs.items():
+        draw, size = np.random.default_rng(2), shape[1] if len(shape) == 4 else shape[-1]
+        weight = (size, size, 3, 3) if len(shape) == 4 else (size, size)
+        batch, *arrays = [0.4 * draw.standard_normal(s) for s in (shape, weight, (size,))]
+        for count in (1, 8):
+            with nn.mesh(data=count), jax.enable_x64(True):
+                x, w, b = [nn.Variable.from_numpy_array(a, need_grad=True) for a in (batch, *arrays)]
+                h = x
+                for _ in range(layers):
+                    h = F.convolution(h, w, b, pad=(1, 1)) if h.ndim == 4 else F.affine(h, w, b, base_axis=h.ndim - 1)
+                    h = F.tanh(h)
+                loss = F.mean(h**2) + F.mean(slope_of(h, x, order) ** 2) + 0.01 * F.sum(w**2)
+                first = nn.grad([loss], [w, b])
+                values = [loss, *first, *nn.grad([F.sum(F.sin(first[0])) + F.sum(first[1] ** 2)], [w, b])]
+                nn.forward_all(values)
+                found[f"{name}, {count}"] = [y.d.tolist() for y in values]
+                step = nn.train_step(loss, {"w": w, "b": b}, S.Sgd(0.1), inputs=[x])
+                step(batch)
+                if count > 1:
+                    sizes = [n for _, sizes in sizes_exchanged(text_of(step, batch)) for n in sizes]
+                    found[name] = sum(sizes) - w.size - b.size
     return found
 
 
@@ -469,7 +510,7 @@ def scopes() -> Found:
 
 FINDINGS = (
     data_parallel, compiled_step, tensor_parallel, graphs, afterwards, uneven, constraints, exchanges,
-    random_numbers, memory, refused, scopes,
+    random_numbers, memory, refused, scopes, sums_of_rows,
 )  # fmt: skip
 
 

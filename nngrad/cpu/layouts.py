@@ -9,24 +9,31 @@ convolutions keep that layout, and are processed in it: by elementwise functions
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import jax
 from jax import lax
 
-from ..extend import Array, Block, Call, Op, op
+from ..extend import Array, Block, Call, Function, Op, op
+from ..functions.axes import row_places, rows
 from ..functions.convolution import convolve_filter_grad
 from .convolutions import is_by_elements
 from .facts import CHANNELS_LAST, first_order, last_order, to_shape
 
 
-@op(linear=True, fuses="moving")
+def _first_axis(f: Function) -> tuple[tuple[int | None, ...], ...]:
+    """It stays the first, unless others are prepended."""
+    return row_places(f, (0,) if f.inputs[0].ndim == f.args["ndim"] else ())
+
+
+@op(linear=True, fuses="moving", axes=replace(rows(), places=_first_axis))
 def channels_last(x: Array, /, ndim: int) -> jax.Array:
     """`x` with channels last, after prepending axes of size 1 to make `ndim` axes."""
     return lax.transpose(lax.reshape(x, (*(1,) * (ndim - x.ndim), *x.shape)), last_order(ndim))
 
 
-@op(linear=True, fuses="moving")
+@op(linear=True, fuses="moving", axes=rows())
 def channels_first(x: Array, /) -> jax.Array:
     """An array with channels last, transposed to have them as axis 1."""
     return lax.transpose(x, first_order(x.ndim))

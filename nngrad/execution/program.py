@@ -66,7 +66,8 @@ def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
         if program.mesh is None:
             return program.block.results_of(arrays)
         with running_on(program.mesh):
-            return program.block.results_of(tuple(program.mesh.divided(arrays, program.uneven)))
+            block = program.mesh.partitioned(program.block, program.places)
+            return block.results_of(tuple(program.mesh.divided(arrays, program.uneven)))
 
     return run
 

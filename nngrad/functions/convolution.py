@@ -145,7 +145,7 @@ def convolve_data_grad(
 
 
 @op(
-    type_name="ConvolutionFilterGrad", linear="each", precision="low",
+    type_name="ConvolutionFilterGrad", linear="each", precision="low", adds_rows=True,
     cost=lambda f: 2 * f.inputs[0].size * math.prod(f.specs[0].shape[1:]),
 )  # fmt: skip
 def convolve_filter_grad(

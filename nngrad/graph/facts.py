@@ -99,6 +99,9 @@ class Facts:
     """How axes go through an op that is not diagonal (`nngrad.graph.axes`); None if every element of the output may
     depend on every element of the inputs."""
 
+    adds_rows: bool = False
+    """Its output is the sum of its outputs for each row, the rows of an input being along its first axis."""
+
     # ---------------------------------------------------------------- compilation, execution and cost
 
     cost: Callable[[Function], int] | None = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import jax
 
 if TYPE_CHECKING:
+    from .block import Block
     from .op import Op
     from .variable import Variable
 
@@ -61,6 +62,9 @@ class Mesh(Protocol):
 
     def divided(self, arrays: Sequence[Any], which: Sequence[int]) -> list[Any]:
         """Arrays that JAX traces, with those at the indices `which` divided as batches."""
+
+    def partitioned(self, block: Block, places: Sequence[Axes]) -> Block:
+        """A block as it runs on the devices, with its inputs divided over the axes in `places`."""
 
     def constrained_batch(self, array: Any) -> Any:
         """An array that JAX traces, divided as a batch."""

@@ -55,7 +55,7 @@ SHOWING = {
     "predicate": "less", "selects": "where", "view": "reshape", "reduction": "mean", "cost": "batch_matmul",
     "moving": "transpose", "numbers": "linear_combination",
     "of_variables": "elu", "slice_keys": "split", "shape": "take_slices", "update_keys": "stack",
-    "joined_by": "concatenate", "by_index": "put_slices",
+    "joined_by": "concatenate", "by_index": "put_slices", "adds_rows": "convolve_filter_grad",
 }  # fmt: skip
 """For each check, an op whose samples show the fact."""
 

@@ -17,7 +17,8 @@ slow = pytest.mark.slow
 @pytest.fixture(scope="module")
 def found() -> Found:
     """What the quick parts of `on_meshes.py` have found."""
-    return found_by(8, ("tests.on_meshes", "compiled_step", "afterwards", "uneven", "memory", "refused", "scopes"))[0]
+    return found_by(8, ("tests.on_meshes", "compiled_step", "afterwards", "uneven", "memory", "refused", "scopes",
+                        "sums_of_rows"))[0]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +86,13 @@ def test_gradients_are_summed_together_and_no_batch_is_gathered(found: Found) ->
     assert set(kinds) == {"all-reduce"}
     largest = max(arrays for _, _, arrays in found["compiled_step"]["collectives"])
     assert largest >= 5, "the gradients of all parameters are one sum"
+
+
+@pytest.mark.parametrize("name", ["critic", "PINN", "shared", "convolution"])
+def test_terms_of_a_gradient_are_added_before_they_are_sent(found: Found, name: str) -> None:
+    of = found["sums_of_rows"]
+    assert 0 <= of[name] <= 2, "the gradient once, and means"
+    same(of[f"{name}, 8"], of[f"{name}, 1"], 1e-12)
 
 
 def test_a_mesh_of_one_device_is_no_mesh(found: Found) -> None:

@@ -16,12 +16,10 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from ...extend import Variable, placement, provide, x64_if
+from ...extend import Block, Variable, placement, provide, x64_if
 from .. import exchange
 from ..across import Across
-
-DATA = "data"
-"""The axis over which batches are divided."""
+from .contributions import DATA, with_sums_of_rows
 
 
 class Mesh:
@@ -189,6 +187,12 @@ class Mesh:
             if isinstance(results[i], jax.core.Tracer):
                 results[i] = self.constrained_batch(results[i])
         return results
+
+    def partitioned(self, block: Block, places: Sequence[placement.Axes]) -> Block:
+        """The block with sums over batches that the devices exchange once, whatever their number of terms. Where there
+        are other axes, which XLA may divide the terms over, it is left as it is."""
+        count = self.sizes.get(DATA, 1)
+        return with_sums_of_rows(block, places, count) if count == self.grid.size > 1 else block
 
     def constrained_batch(self, array: Any) -> Any:
         """An array that JAX traces, divided as a batch, evenly or not."""
