@@ -155,7 +155,7 @@ class Slower(NamedTuple):
 
 
 def all_slower() -> list[Slower]:
-    """Each computation whose best way of nngrad's takes more than the best of the peers', the worst first."""
+    """Each computation whose best way takes more than the best of the peers', to two decimals, the worst first."""
     found = []
     for name, kept in _kept().items():
         ways: dict[str, dict[str, list[dict[str, Any]]]] = {}
@@ -165,12 +165,12 @@ def all_slower() -> list[Slower]:
         for what, by_way in ways.items():
             rows = sorted(min(by_way.values(), key=lambda rows: max(map(_ratio, rows))), key=_ratio)
             row, others = rows[-1], [row for row in rows if not row["peer"].startswith("PyTorch eager")]
-            if row["ratio"] > 1:
+            if round(row["ratio"], 2) > 1:
                 reasons = [why for begins, why in REASONS.items() if what.startswith(begins)] or [REASONS.get(name, "")]
                 compiled = ""
                 if what.endswith("first result") and others and row not in others:
                     compiled = f"{others[-1]['ratio']:.2f} beside {others[-1]['peer'].rpartition(': ')[0]}"
-                    reasons = reasons if others[-1]["ratio"] > 1 else [REASONS["PyTorch eager"]]
+                    reasons = reasons if round(others[-1]["ratio"], 2) > 1 else [REASONS["PyTorch eager"]]
                 found.append(Slower(what, row["ours"], row["peer"], row["ratio"], reasons[0], compiled))
     return sorted(found, key=lambda line: -line.ratio)
 
