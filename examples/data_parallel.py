@@ -1,6 +1,6 @@
 """A classifier that several processes train together, each with its part of every batch, as programs for nnabla do it.
 
-    python -m nngrad.parallel.launch -n 2 examples/data_parallel.py
+    mpirun -n 2 python examples/data_parallel.py        # docs/hosts.md has other ways to start processes
 
 Batches are normalised by the statistics of all parts, and the loss has a penalty on its own gradients, so that
 gradients go through the statistics twice. The parameters come out as those of one process with whole batches do, up to

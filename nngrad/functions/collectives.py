@@ -39,9 +39,8 @@ def _exchanged(name: str, ranks: Ints, exchange: Callable[[], jax.Array], alone:
         size = 1
     if size != len(processes):
         raise ValueError(
-            f"{name} needs the processes {processes}, but runs in {size} here. Start them with "
-            "python -m nngrad.parallel.launch, and use "
-            "forward(), backward() or nn.compile. With nn.to_jax and nn.train_step, use nn.mesh instead"
+            f"{name} needs the processes {processes}, but runs in {size} here. Start them, as docs/hosts.md says, and "
+            "use forward(), backward() or nn.compile. With nn.to_jax and nn.train_step, use nn.mesh instead"
         )
     return exchange()
 

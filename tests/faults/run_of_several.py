@@ -1,6 +1,6 @@
 """A run of several processes, the last of which gets SIGTERM, and another one that goes on from there.
 
-    python -m nngrad.parallel.launch -n 2 tests/faults/run_of_several.py FOLDER
+    python -m tests.several_hosts.launching 2 tests/faults/run_of_several.py FOLDER
 
 It prints digests of what that has come to, and a run that nobody disturbed.
 """

@@ -208,7 +208,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("communicators")
     parts = ("collectives", "graphs", "refusals", "example")
     script = str(ROOT / "tests" / "nnabla" / "communicating.py")
-    run("nngrad.parallel.launch", "-n", str(REAL), script, str(folder), *parts)
+    run("tests.several_hosts.launching", str(REAL), script, str(folder), *parts)
     return findings(folder, REAL)
 
 

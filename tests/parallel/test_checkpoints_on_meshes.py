@@ -48,7 +48,7 @@ def test_what_is_fed_is_divided_over_the_mesh(found: Found) -> None:
 
 def test_at_sigterm_all_processes_save_the_same_step(tmp_path: Path) -> None:
     (lines_of_both,) = printed_by(
-        1, ("-m", "nngrad.parallel.launch", "-n", 2, "tests/faults/run_of_several.py", tmp_path))
+        1, ("-m", "tests.several_hosts.launching", 2, "tests/faults/run_of_several.py", tmp_path))
     said: dict[str, list[str]] = {"[0]": [], "[1]": []}
     for line in lines_of_both:
         if line[:3] in said and line.split()[1] in ("exit", "resumed", "whole"):

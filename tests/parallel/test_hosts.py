@@ -1,4 +1,4 @@
-"""Several processes: launching, joining, what they compute together, and how they end together."""
+"""Several processes: joining, what they compute together, and how they end together."""
 
 from __future__ import annotations
 
@@ -18,138 +18,15 @@ import numpy as np
 import pytest
 
 import nngrad as nn
-from nngrad.parallel import launch as launching
 from nngrad.parallel.hosts import joining
 from nngrad.parallel.hosts.joining import launched_by
 from tests.several_hosts import programs, resuming
 from tests.several_hosts.equality import differences
-from tests.several_hosts.running import LIMIT, ended, launch_command, launched, started
+from tests.several_hosts.running import LIMIT, launched, started
 from tests.several_hosts.trouble import HEARTBEAT_TIMEOUT
 
-SCRIPT = """
-import os, signal, subprocess, sys, time
-index = int(os.environ["NNGRAD_PROCESS_INDEX"])
-print("begins", os.getpid(), flush=True)
-def others_wait():
-    if index != 1:
-        child = subprocess.Popen(["sleep", "600"])
-        print("child", child.pid, flush=True)
-        time.sleep(600)
-"""
 SECONDS = 20.0
 """In which a run must end on a busy machine that ends in a second or two on a quiet one."""
-
-
-@pytest.fixture
-def launch(tmp_path: Path) -> Any:
-    """Runs the launcher with a script that begins as `SCRIPT`."""
-
-    def run(count: int, body: str, *options: object, arguments: tuple[str, ...] = ()) -> Any:
-        (tmp_path / "script.py").write_text(SCRIPT + body)
-        return launched("-n", count, *options, tmp_path / "script.py", *arguments, limit=LIMIT)
-
-    return run
-
-
-def children_of(text: str) -> list[int]:
-    return [int(pid) for pid in re.findall(r"(?:begins|child) (\d+)", text)]
-
-
-# ---------------------------------------------------------------- launching
-
-
-def test_lines_have_the_number_of_their_process(launch: Any) -> None:
-    done = launch(3, "print(sys.argv[1:], os.environ['JAX_COORDINATOR_ADDRESS'], os.environ['JAX_LOCAL_DEVICE_IDS'], "
-                     "os.environ['XLA_FLAGS'])\nprint('a fault', file=sys.stderr)",
-                  "--devices-per-process", 2, arguments=("-n", "--x"))
-    assert done.returncode == 0
-    lines = done.stdout.splitlines()
-    ports = set(re.findall(r"127\.0\.0\.1:(\d+)", done.stdout))
-    assert len(ports) == 1
-    for i in range(3):
-        assert f"[{i}] ['-n', '--x'] 127.0.0.1:{min(ports)} {2 * i},{2 * i + 1} " \
-               "--xla_force_host_platform_device_count=2" in lines
-    assert sorted(done.stderr.splitlines()) == [f"[{i}] a fault" for i in range(3)]
-
-
-@pytest.mark.parametrize(
-    ("end", "code", "said"),
-    [
-        ("sys.exit(3)", 3, "failed with exit code 3"),
-        ("os.kill(os.getpid(), signal.SIGKILL)", 137, r"was killed by signal 9 \(SIGKILL\)"),
-    ],
-)
-def test_a_process_that_fails_ends_all(launch: Any, end: str, code: int, said: str) -> None:
-    done = launch(3, f"if index == 1:\n    print('alas'); time.sleep(0.3); {end}\nothers_wait()", "--grace", "0.5")
-    assert done.returncode == code
-    assert re.search(rf"^nngrad.parallel.launch: process 1 \(pid \d+\) {said}", done.stderr, re.MULTILINE), done.stderr
-    assert "[1] alas" in done.stdout.splitlines()
-    assert "the others were ended; not ended after 0.5 s, and killed: 0, 2" in done.stderr
-    assert len(children_of(done.stdout)) == 5
-    assert ended(children_of(done.stdout))
-
-
-def test_the_one_that_failed_first_by_itself_is_named(launch: Any) -> None:
-    done = launch(3, "time.sleep(0.5 * (index == 2)); sys.exit(4) if index == 2 else os.abort()")
-    assert done.returncode == 4
-    assert "process 2 (pid" in done.stderr
-
-
-def test_a_process_that_ends_early_and_well_leaves_the_others(launch: Any) -> None:
-    done = launch(2, "time.sleep(0.5 * index); print('end of', index)")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "[1] end of 1" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("numbers", "handled", "code"),
-    [
-        ([signal.SIGTERM], "signal.SIG_DFL", 143), ([signal.SIGINT], "signal.default_int_handler", 130),
-        ([signal.SIGTERM], "lambda *_: sys.exit(0)", 0),
-        ([signal.SIGTERM, signal.SIGTERM], "signal.SIG_IGN", 137),
-    ],
-)  # fmt: skip
-def test_signals_are_sent_on_and_enforced(tmp_path: Path, numbers: list[int], handled: str, code: int) -> None:
-    (tmp_path / "script.py").write_text(
-        f"{SCRIPT}\nsignal.signal({int(numbers[0])}, {handled})\nprint('is ready', flush=True)\ntime.sleep(600)")
-    grace = 600 if len(numbers) > 1 else 1
-    with started(launch_command("-n", 2, "--grace", grace, tmp_path / "script.py")) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(4)]
-        assert sum("is ready" in line for line in lines) == 2
-        for number in numbers:
-            process.send_signal(number)
-            time.sleep(0.2)
-        out, err = process.communicate(timeout=LIMIT)
-    assert process.returncode == code, err
-    assert "sent to all processes" in err
-    assert ("and killed: 0, 1" in err) == ("IGN" in handled)
-    assert ended(children_of("".join(lines) + out))
-
-
-def test_an_output_that_nobody_reads_ends_all(tmp_path: Path) -> None:
-    (tmp_path / "script.py").write_text(SCRIPT + "for i in range(10000): print(i, flush=True); time.sleep(0.01)")
-    with started(launch_command("-n", 2, "--grace", 0.5, tmp_path / "script.py")) as process:
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(6)]
-        process.stdout.close()
-        assert process.wait(LIMIT) in (128 + signal.SIGTERM, 128 + signal.SIGKILL)
-        assert ended(children_of("".join(lines)))
-        process.stdout = None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["x.py"], "-n/--processes"),
-        (["-n", "2", "not/there.py"], "there is no file 'not/there.py'"),
-        (["-n", "2", "a.module"], "put -m before it"), (["-n", "0", "x.py"], "must be at least 1"),
-    ],
-)  # fmt: skip
-def test_wrong_usage_is_explained(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        launching.main(arguments)
-    assert said in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- joining
@@ -220,7 +97,7 @@ def test_parts_are_equal_and_cover_all(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_two_processes_compute_what_one_does(tmp_path: Path) -> None:
     file = tmp_path / "results.npz"
-    done = launched("-n", 2, "-m", "tests.several_hosts.programs", 3, file)
+    done = launched("-m", "tests.several_hosts.programs", 3, file)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "process 1 of 2" in done.stdout
     expected = programs.run(3)
@@ -231,7 +108,7 @@ def test_two_processes_compute_what_one_does(tmp_path: Path) -> None:
 
 
 def by_hand(kind: str, which: int, *variables: dict[str, str]) -> list[tuple[int, str, str]]:
-    """Exit codes, output and errors of processes that no launcher of nngrad's looks after."""
+    """Exit codes, output and errors of processes that no launcher looks after."""
     command = [sys.executable, "-W", "ignore", "-m", "tests.several_hosts.trouble", kind, str(which)]
     with ExitStack() as stack:
         started_processes = [stack.enter_context(started(command, extra)) for extra in variables]
@@ -280,11 +157,10 @@ def test_the_death_of_the_coordinator_under_mpi_ends_all() -> None:
 
 @pytest.mark.slow
 def test_a_killed_process_ends_all_and_the_run_goes_on(tmp_path: Path) -> None:
-    run = "-n", 2, "-m", "tests.several_hosts.resuming", tmp_path / "checkpoints"
+    run = "-m", "tests.several_hosts.resuming", tmp_path / "checkpoints"
     done = launched(*run, 100_000, "--kill", 0.5, 1)
     assert seconds_since_it_failed(done.stdout) < SECONDS
     assert done.returncode == 137
-    assert re.search(r"nngrad.parallel.launch: process 1 \(pid \d+\) was killed by signal 9 \(SIGKILL\)", done.stderr)
     last = max(map(int, re.findall(r"step (\d+)", done.stdout)))
     again = launched(*run, last + 2, "--compare")
     assert again.returncode == 0, again.stdout + again.stderr
@@ -297,9 +173,8 @@ def test_a_killed_process_ends_all_and_the_run_goes_on(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_one_that_does_not_arrive_is_named() -> None:
-    done = launched("-n", 2, "--grace", 1, "-m", "tests.several_hosts.trouble", "late", 1)
+    done = launched("-m", "tests.several_hosts.trouble", "late", 1)
     assert done.returncode == 1
-    assert re.search(r"nngrad.parallel.launch: process 0 \(pid \d+\) failed with exit code 1", done.stderr), done.stderr
     assert re.search(r"^\[0\] .*Barrier timed out", done.stderr, re.MULTILINE), done.stderr
     assert re.search(r"^\[0\] (.*:)?1$", done.stderr, re.MULTILINE), "the name of the task"
 

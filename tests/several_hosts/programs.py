@@ -1,4 +1,4 @@
-"""Training that must not depend on how many processes take part: a script for `nngrad.parallel.launch`.
+"""Training that must not depend on how many processes take part: a script for `launching.py`.
 
     python -m tests.several_hosts.programs STEPS FILE
 

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -38,31 +37,9 @@ def started(command: list[str], extra: Mapping[str, str] | None = None) -> Itera
         process.communicate()
 
 
-def launch_command(*arguments: object) -> list[str]:
-    """The command that starts several processes."""
-    return [sys.executable, "-W", "ignore", "-m", "nngrad.parallel.launch", *map(str, arguments)]
-
-
-def launched(*arguments: object, limit: float = LIMIT) -> subprocess.CompletedProcess[str]:
-    """The launcher with `arguments`, to its end, which must come within `limit` seconds."""
-    command = launch_command(*arguments)
+def launched(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """Two processes that run Python with these arguments, to their end, which must come within `LIMIT` seconds."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.several_hosts.launching", "2", *map(str, arguments)]
     with started(command) as process:
-        out, err = process.communicate(timeout=limit)
+        out, err = process.communicate(timeout=LIMIT)
         return subprocess.CompletedProcess(command, process.returncode, out, err)
-
-
-def ended(pids: list[int], seconds: float = 10.0) -> bool:
-    """Whether processes are gone, or go within some seconds."""
-    deadline = time.monotonic() + seconds
-    while any(_is_there(pid) for pid in pids):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def _is_there(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False

@@ -283,7 +283,7 @@ class Communicator:
             gathered(np.zeros(1, np.uint8), self._world)
 
     def abort(self) -> NoReturn:
-        """End this process at once, without saving. `nngrad.parallel.launch`, or another launcher, ends the others."""
+        """End this process at once, without saving. The launcher ends the others."""
         sys.stdout.flush()
         sys.stderr.write(f"process {jax.process_index()}: ended by abort() of a communicator\n")
         sys.stderr.flush()
