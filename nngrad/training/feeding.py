@@ -1,8 +1,7 @@
-"""`nn.feed`: batches from any source, moved to devices ahead of their use."""
+"""`nn.feed`: batches from any source, on their devices, and the position among them."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, TypeAlias
 
@@ -19,15 +18,12 @@ Batches: TypeAlias = Generator[tuple[Any, Position], None, None]
 
 
 class Feed:
-    """An iterator of batches that knows its position. Made by `feed`; with 0 `ahead`, by `nn.fit`, batches come as they
-    are."""
+    """An iterator of batches that knows its position. Made by `feed`; by `nn.fit`, batches stay where they are."""
 
-    def __init__(self, source: Counted | OfGrain, ahead: int) -> None:
-        self._source, self._count = source, ahead
+    def __init__(self, source: Counted | OfGrain, moves: bool) -> None:
+        self._source, self._moves = source, moves
         self._position = source.start
         self._batches: Batches | None = None  # from that position on
-        self._ahead: deque[tuple[Any, Position]] = deque()
-        self._end: Exception | None = None
         self._has_lost = False
 
     def __iter__(self) -> Feed:
@@ -35,28 +31,21 @@ class Feed:
 
     def __next__(self) -> Any:
         if self._has_lost:
-            raise RuntimeError("the feed was closed, and the batches that it had read ahead are lost")
+            raise RuntimeError("the feed was closed, and its iterator cannot go back")
         if self._batches is None:
-            self._ahead, self._end = deque(), None
             batches = self._source.batches(self._position)
-            self._batches = _placed_batches(batches) if self._count else batches
+            self._batches = _placed_batches(batches) if self._moves else batches
         try:
-            while len(self._ahead) <= self._count and self._end is None:
-                try:
-                    self._ahead.append(next(self._batches))
-                except Exception as error:  # in place of its batch
-                    self._end = error
-            if self._ahead:
-                batch, self._position = self._ahead.popleft()
-                return batch
+            batch, self._position = next(self._batches)
+        except StopIteration:
+            raise
         except BaseException:  # a batch may be lost, so the next request reads again
             self.close()
             raise
-        assert self._end is not None
-        raise self._end
+        return batch
 
     def get_state(self) -> Position:
-        """The position after the last batch that was taken, as JSON values; batches read ahead do not count."""
+        """The position after the last batch that was taken, as JSON values."""
         return self._position
 
     def set_state(self, state: Position) -> None:
@@ -89,44 +78,40 @@ class Feed:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<feed, {self._count} ahead, at {self._position}>"
+        return f"<feed at {self._position}>"
 
 
-def feed(source: Iterable[Any] | Callable[[int], Iterable[Any]], ahead: int = 2, epochs: int | None = 1) -> Feed:
-    """Read batches of `source` ahead, and move them to devices before a step needs them.
+def feed(source: Iterable[Any] | Callable[[int], Iterable[Any]], epochs: int | None = 1) -> Feed:
+    """Batches of `source` on their devices, by an iterator whose position a checkpoint saves.
 
         batches = nn.feed(lambda epoch: shuffled(images, labels, seed=epoch), epochs=10)
         for x, t in batches:
             loss = step(x, t)
 
-    A step returns before the device has computed it. Meanwhile the loop reads the next batches and begins to move them,
-    so that the device does not wait, unless reading takes longer than a step, or the loop reads each loss. Then pass a
-    loader of grain with worker processes.
+    A step returns before the device has computed it, so the loop reads the next batch and begins to move it meanwhile.
+    Where reading takes longer than a step, pass a loader of grain with worker processes.
 
     Batches are arrays, in tuples, lists and dicts. NumPy arrays become arrays on the context's device, or on the mesh
     that is current when the first batch is requested, sharded over `data`. With several processes each yields its own
     part of every batch, all of the same shape: from a loader of grain with `ShardByJaxProcess`, from a data set of
     grain with `ds[jax.process_index()::jax.process_count()]`. Anything else in a batch stays as it is.
 
-    An error in `source` is raised in the loop in place of its batch. The position, which a `Checkpointer(feed=...)`
-    saves, counts the batches that were taken, not those read ahead. Loaders and data sets of grain seek to it. For
-    other sources, batches are read again from the start of the epoch and dropped, so they must be reproducible: for
-    example, shuffled with a seed that depends only on the epoch.
+    A `Checkpointer(feed=...)` saves the position. Loaders and data sets of grain seek to it. For other sources, batches
+    are read again from the start of the epoch and dropped, so they must be reproducible: for example, shuffled with a
+    seed that depends only on the epoch.
 
     Args:
         source: An iterable or an iterator of batches; a function from the number of an epoch, from 0, to an iterable;
             or a DataLoader, MapDataset or IterDataset of grain.
-        ahead: The number of batches that are read ahead, at least 1.
         epochs: The number of times to iterate over `source`; None for endlessly. An iterator is used once.
 
     Raises:
-        TypeError: `source` is not of these kinds, or a number is not an int.
-        ValueError: A number is less than 1, or `epochs` is not 1 for an iterator or for grain.
+        TypeError: `source` is not of these kinds, or `epochs` is not an int.
+        ValueError: `epochs` is less than 1, or not 1 for an iterator or for grain.
     """
-    ahead = checked_count(ahead, "ahead")
     if epochs is not None:
         checked_count(epochs, "epochs")
-    return Feed(source_of(source, epochs), ahead)
+    return Feed(source_of(source, epochs), True)
 
 # ---------------------------------------------------------------- moving to devices
 

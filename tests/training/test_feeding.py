@@ -30,7 +30,7 @@ def names(batches: Any) -> list[str]:
 
 def test_batches_come_in_order_and_on_the_device() -> None:
     given = [batch for number in range(2) for batch in epoch(number)]
-    fed = list(nn.feed(epoch, epochs=2, ahead=3))
+    fed = list(nn.feed(epoch, epochs=2))
     assert names(fed) == names(given)
     for (x, facts), (y, others) in zip(fed, given, strict=True):
         assert isinstance(x, jax.Array) and x.dtype == np.float64 and np.array_equal(x, y)
@@ -46,7 +46,7 @@ def test_memory_that_is_written_again_does_no_harm() -> None:
             array[:] = i
             yield array
 
-    assert [set(np.asarray(batch)) for batch in nn.feed(batches(), ahead=8)] == [{i} for i in range(8)]
+    assert [set(np.asarray(batch)) for batch in nn.feed(batches())] == [{i} for i in range(8)]
 
 
 @pytest.mark.parametrize("kind", ["function", "list", "iterator"])
@@ -98,10 +98,11 @@ def test_errors_come_out_of_the_loop_with_their_traceback() -> None:
 
     feed = nn.feed(broken_source())
     next(feed)
-    for _ in range(2):
-        with pytest.raises(KeyError, match="the file") as error:
-            next(feed)
-        assert "broken_source" in "".join(traceback.format_tb(error.value.__traceback__))
+    with pytest.raises(KeyError, match="the file") as error:
+        next(feed)
+    assert "broken_source" in "".join(traceback.format_tb(error.value.__traceback__))
+    with pytest.raises(RuntimeError, match="its iterator cannot go back"):
+        next(feed)
     with pytest.raises(ValueError, match="no batches in epoch 0, and the number of epochs is unlimited"):
         next(nn.feed([], epochs=None))
     assert list(nn.feed([])) == []
@@ -131,11 +132,10 @@ def test_what_a_source_holds_is_let_go_of() -> None:
 
 def test_arguments() -> None:
     for arguments, error, message in [
-        (((), 0), ValueError, "ahead: must be 1 or more, got 0"),
-        (((), 1, 0), ValueError, "epochs: must be 1 or more, got 0"),
-        (((), 1.5), TypeError, r"ahead: expected an int, got 1\.5"),
+        (((), 0), ValueError, "epochs: must be 1 or more, got 0"),
+        (((), 1.5), TypeError, r"epochs: expected an int, got 1\.5"),
         ((3,), TypeError, "source: expected an iterable, a function of the epoch, or a loader or data set of grain"),
-        ((iter([]), 1, 2), ValueError, "epochs: must be 1 for an iterator, .* got 2"),
+        ((iter([]), 2), ValueError, "epochs: must be 1 for an iterator, .* got 2"),
     ]:
         with pytest.raises(error, match=message):
             nn.feed(*arguments)

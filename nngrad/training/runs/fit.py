@@ -22,7 +22,7 @@ from .log import TrainingLog, training_log, value_of
 
 
 def _batches_of(data: Any, epochs: int | None, steps: int | None) -> Feed:
-    """The batches of `nn.fit`, which are not read ahead unless they are those of `nn.feed`.
+    """The batches of `nn.fit`, which stay where they are unless they are those of `nn.feed`.
 
     Raises:
         TypeError: `data` is not a source of batches.
@@ -42,7 +42,7 @@ def _batches_of(data: Any, epochs: int | None, steps: int | None) -> Feed:
     if (steps is None or epochs is not None) and all([hasattr(data, name) for name in ("next", "epoch", "size")]):
         raise ValueError(f"steps: a {type(data).__name__} has no end; pass steps and not epochs")
     once = 1 if steps is None or hasattr(data, "__next__") or is_of_grain(data) else None
-    return Feed(source_of(data, once if epochs is None else epochs, "data"), 0)
+    return Feed(source_of(data, once if epochs is None else epochs, "data"), False)
 
 
 def _steps_of(data: Any, epochs: int | None, steps: int | None) -> int | None:
