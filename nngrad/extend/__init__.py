@@ -44,7 +44,7 @@ from ..graph.event import CompilationEvent, Event, PassEvent
 from ..graph.leaf import as_variable, as_variables
 from ..graph.messages import SourceLocation, did_you_mean, no_attribute, warn_user
 from ..graph.ndarray import host_array
-from ..graph.options import Switched, WithBlock, watch, watching_for_users_code
+from ..graph.options import Switched, WithBlock, pause_collector, watch, watching_for_users_code
 from ..graph.process import check_not_traced, check_process, interrupt_safe, jax_internal, missing_in_jax, named_axes
 from ..graph.signatures import explained
 from ..graph.spec import Spec, array_of, dtype_of, spec_of, x64_if
@@ -65,7 +65,7 @@ __all__ = [
     "differentiable", "dtype_of", "emitted", "engine", "executables", "explained", "functions_of", "grad",
     "host_array", "interpret", "interrupt_safe", "jax_internal", "key_of", "leaf_of", "leaves_of", "linearize",
     "lower", "lowering_passes", "missing_in_jax", "named_axes", "no_attribute", "non_differentiable", "on_host",
-    "op", "operands_first", "path_between", "placeholder", "placement", "prepared", "provide", "reached_leaves",
-    "register_pass", "results_of", "rewriting_rule", "slopes", "spec_of", "summands", "variables",
+    "op", "operands_first", "path_between", "pause_collector", "placeholder", "placement", "prepared", "provide",
+    "reached_leaves", "register_pass", "results_of", "rewriting_rule", "slopes", "spec_of", "summands", "variables",
     "warn_user", "watch", "watching_for_users_code", "x64_if",
 ]  # fmt: skip

@@ -18,7 +18,9 @@ from ..extend import (
     Variable,
     Within,
     as_made,
+    contained,
     functions_of,
+    pause_collector,
     variables,
 )
 from .cost import Tally, applications_of, cost_of
@@ -198,6 +200,7 @@ def _grouped(keys: Sequence[int]) -> dict[int, list[int]]:
     return places
 
 
+@contained
 def describe(outputs: Variable | Iterable[Variable], parameters: Parameters = None) -> Description:
     """Describe each function that computes `outputs`. Nothing is run, and each function is visited once.
 
@@ -210,6 +213,7 @@ def describe(outputs: Variable | Iterable[Variable], parameters: Parameters = No
         TypeError: Something is not a Variable, or `parameters` is not a dict of Variables by name.
         ValueError: There are no outputs.
     """
+    pause_collector()
     listed = variables(outputs, "outputs")
     if not listed:
         raise ValueError("outputs: expected at least one Variable, got none")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from ...extend import SourceLocation, Spec
+from ...extend import SourceLocation, Spec, contained, pause_collector
 from ..description import Description, Kind
 from ..naming import formula_of
 from .initial_view import initial_view
@@ -16,6 +16,7 @@ from .runs import Lifetimes, Values
 VERSION = 1
 
 
+@contained
 def document(
     described: Description, title: str, lifetimes: Lifetimes | None = None, values: Values | None = None
 ) -> dict[str, Any]:
@@ -27,6 +28,7 @@ def document(
         lifetimes: The memory of its values.
         values: Facts about its values, if they are known.
     """
+    pause_collector()
     laid = page_layout(described)
     groups = initial_view(laid).groups
     strings = {"": 0}

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...extend import Variable, interpret, on_host, watch
+from ...extend import Variable, contained, interpret, on_host, pause_collector, watch
 from ...memory import timeline_of
 from ..description import Description
 from ..nan import arrays_of_last_forward
@@ -97,8 +97,10 @@ class Lifetimes(NamedTuple):
     """The step with the most bytes in use; -1 if there are no steps."""
 
 
+@contained
 def lifetimes_of(described: Description) -> Lifetimes:
     """The lifetimes of the values of a graph."""
+    pause_collector()
     line = timeline_of(described.block)
     nodes = [i for i in described.top for _ in described.specs[i]]
     first, last = [-1] * len(described), [-1] * len(described)
