@@ -412,7 +412,9 @@ class Variable(Operators):
 
     __hash__ = object.__hash__
 
-    if not TYPE_CHECKING:  # type checkers report this themselves
+    # Type checkers report this themselves. In Python 3.11, reading any slot of a class with this method takes six times
+    # as long, so there Python's own message has to do.
+    if not TYPE_CHECKING and sys.version_info >= (3, 12):
 
         def __getattr__(self, name: str) -> Any:
             if name.startswith("_"):  # a query for a protocol
