@@ -85,9 +85,12 @@ class Question:
     """The numbering of everything that the request is about."""
 
     def __init__(self, request: Request, functions: list[Function], since: int) -> None:
-        inside = {*functions}
-        read = [*request.outputs, *[x for f in functions for x in f.inputs]]
-        self.closing = closing = Closing(dict.fromkeys([x for x in read if x.parent and x.parent not in inside]))
+        outside: dict[Variable, None] = {}
+        if request.inputs and all([x.parent is not None for x in request.inputs]):  # else nothing was left out
+            inside = {*functions}
+            read = [*request.outputs, *[x for f in functions for x in f.inputs]]
+            outside = dict.fromkeys([x for x in read if x.parent and x.parent not in inside])
+        self.closing = closing = Closing(outside)
         about: list[Sequence[Variable | None]] = [
             request.outputs, request.inputs, request.stop_gradients, request.seeds, request.initial,
         ]

@@ -55,13 +55,17 @@ class RunPlan:
         self.results = tuple([y.index for y in outputs])
         """The indices of the outputs, if they are results of one function."""
         roots, functions = {y.parent for y in outputs}, functions_of(outputs)
-        living = [(f, y) for f in functions for ref in f._outputs if (y := ref()) is not None]
         self.members: dict[OutputGroup, list[int]] = {}
         """The serial numbers of the functions that compute members of each output group."""
-        for made_by, y in living:
-            if y._group is not None:
-                self.members.setdefault(y._group, []).append(made_by.serial)
-        persistent = [y for f, y in living if y.persistent and f not in roots]
+        persistent = []
+        for made_by in functions:
+            for ref in made_by._outputs:
+                y = ref()
+                if y is not None and (y._group is not None or y.persistent):  # few are either
+                    if y._group is not None:
+                        self.members.setdefault(y._group, []).append(made_by.serial)
+                    if y.persistent and made_by not in roots:
+                        persistent.append(y)
         for f in roots:
             if f is not None and f.op.reads == 0:  # it only serves to compute its inputs
                 persistent += [x for x in f.inputs if x.parent is not None]

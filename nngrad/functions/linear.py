@@ -197,13 +197,14 @@ def matmul(a: Array, b: Array, /) -> Variable:
     Returns:
         (*batch, m, n), without the dropped axes.
     """
-    if a.ndim == 0 or b.ndim == 0:
-        raise ValueError(f"a and b must have at least one axis, got shapes {a.shape} and {b.shape}. Use * for scalars")
+    m, n = a.ndim, b.ndim
     y: Variable
-    if a.ndim > 1 and b.ndim > 1:
+    if m > 1 and n > 1:
         y = apply(batch_matmul, (a, b), (False, False, None))
         return y
-    if a.ndim > 1 or b.ndim == 1:
+    if m == 0 or n == 0:
+        raise ValueError(f"a and b must have at least one axis, got shapes {a.shape} and {b.shape}. Use * for scalars")
+    if m > 1 or n == 1:
         return _dot(a, b)
     y = batch_matmul(reshape(a, shape=(1, a.shape[0])), b)
     return reshape(y, shape=(*y.shape[:-2], y.shape[-1]))
