@@ -24,7 +24,7 @@ from ..graph.bounded_cache import BoundedCache
 from ..graph.engine import Hook, provide
 from ..graph.messages import warn_user
 from ..graph.ndarray import NOT_KEPT
-from ..graph.process import interrupt_safe
+from ..graph.process import check_not_traced, interrupt_safe
 from ..graph.spec import x64_if
 from ..graph.thresholds import MOST_SUMS
 from ..graph.value import Value
@@ -133,6 +133,7 @@ def accumulate_gradients(
         options: The options.
         from_grad: Whether `grads` come from the outputs' own `.grad`, so that leaves among them already have theirs.
     """
+    check_not_traced("backward", "the results of nn.grad in nn.to_jax")
     if any([y.parent is not None and y.parent.op is F.sink for y in outputs]):
         outputs, grads = _without_sinks(outputs, grads)
     groups: dict[Run | None, list[tuple[Variable, Any]]] = {}

@@ -17,6 +17,7 @@ from ..graph.event import AROUND, Event, Execution, Kind, Listener
 from ..graph.function import function_hooks
 from ..graph.op import arguments_need_x64
 from ..graph.placement import Mesh, Placement, group_of, groups_of, several_processes
+from ..graph.process import at_once
 from ..graph.thresholds import MOST_INPUTS_OF_AN_OP
 from ..graph.traverse import as_made, before_their_turns, taken_in_turn
 from ..graph.value import Value
@@ -109,6 +110,7 @@ def _tell_around(kind: Kind, f: Function, inputs: Arrays, gradients: Arrays | No
         hear(event)
 
 
+@at_once
 def run_functions(functions: list[Function]) -> None:
     """Compute the outputs of those functions, given by ascending rank, whose outputs are missing."""
     missing = [f for f in functions if not all([y.is_computed for y in f.outputs])]

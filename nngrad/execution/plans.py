@@ -14,7 +14,7 @@ from ..graph import Function, NdArray, Variable, build_options, functions_of
 from ..graph.body_op import ControlOp
 from ..graph.function import watched
 from ..graph.placement import groups_of, several_processes
-from ..graph.process import check_process
+from ..graph.process import at_once, check_process
 from ..graph.thresholds import MOST_BYTES_KEPT, SMALL_RESULT
 from ..graph.value import OutputGroup, Thunk, Value
 from .compiled import executables
@@ -131,6 +131,7 @@ class Run:
         """The arrays, by the ids of the leaves."""
         return dict(zip(self.leaf_ids, self.arrays, strict=True))
 
+    @at_once
     def compute(self, thunk: Thunk | None = None) -> None:
         """Compute the values, for all cells."""
         if not self.done:

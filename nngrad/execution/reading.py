@@ -17,6 +17,7 @@ from ..graph import Function, Variable, build_options, functions_of
 from ..graph.engine import Hook
 from ..graph.event import Event, Kind
 from ..graph.placement import several_processes
+from ..graph.process import at_once
 from ..graph.value import OutputGroup, Thunk, Value
 from .compiled import executables
 from .interpret import More, interpret
@@ -72,6 +73,7 @@ def _fill_intermediate(f: Function, index: int, run: Run, thunk: Thunk) -> None:
             thunk.fill(array)
 
 
+@at_once
 def _computed_with(variable: Variable, snapshot: Run | None) -> _Computed:
     """The value of a Variable covered by the forward of `snapshot`, or without one at the leaves' present values; and
     those of its output group."""
@@ -232,6 +234,7 @@ def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> R
     return run
 
 
+@at_once
 def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_post_hook: Hook = None) -> None:
     """Compute `outputs` from the leaves' present values; see `Variable.forward`."""
     computed = [y for y in outputs if y.parent is not None]

@@ -116,6 +116,23 @@ def check_not_traced(what: str, instead: str) -> None:
         )
 
 
+def at_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, with concrete results even where JAX traces the code around: cells hold them after the trace."""
+
+    @functools.wraps(function)
+    def run(*arguments: Any, **options: Any) -> Any:
+        if _trace is not None and _trace.is_top_level():
+            return function(*arguments, **options)
+        with _outside():
+            return function(*arguments, **options)
+
+    return run
+
+
+# Within `ensure_compile_time_eval` JAX also computes constants of functions as it traces them: other bits, perhaps.
+_outside = getattr(jax.core, "eval_context", jax.ensure_compile_time_eval)
+
+
 def current_trace() -> Any:
     """JAX's current trace in this thread."""
     return None if _trace is None else _trace.trace
