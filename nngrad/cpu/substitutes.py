@@ -22,7 +22,7 @@ from ..functions.axes import axes_of
 from ..functions.barriers import computed_once, known_after
 from ..functions.reduction import kept, reduced_count
 from .convolutions import CONVOLUTIONS, Choice, Forward
-from .thresholds import MANY_SUMS, TALL, WRITTEN_ANEW
+from .thresholds import FEW_ROWS, MANY_SUMS, TALL, WRITTEN_ANEW
 
 
 def with_substitutes(block: Block) -> Block:
@@ -74,18 +74,20 @@ def _sum(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
     axes = axes_of(arguments["axis"], spec.ndim)
     if not axes or axes != tuple(range(len(axes))) or not spec.differentiable:
         return None
-    return _by_product if spec.size > MANY_SUMS * reduced_count(spec, axes) > 0 else None
+    return _of_rows if spec.size > MANY_SUMS * reduced_count(spec, axes) > 0 else None
 
 
-def _by_product(x: jax.Array, axis: int | tuple[int, ...] | None, keepdims: bool) -> jax.Array:
-    """A sum over leading axes, as a product with ones."""
+def _of_rows(x: jax.Array, axis: int | tuple[int, ...] | None, keepdims: bool) -> jax.Array:
+    """A sum over leading axes: a few rows are added, into which XLA fuses what computes them; others are multiplied by
+    ones."""
     axes = axes_of(axis, x.ndim)
     shape = x.shape[len(axes) :]
     rows = lax.reshape(widened(x), (reduced_count(x, axes), math.prod(shape)))
-    # XLA would turn a product with a vector into a reduction again.
-    ones = lax.full((1, rows.shape[0]), 1, rows.dtype)
-    y = lax.reshape(lax.dot_general(ones, rows, (((1,), (0,)), ((), ()))), shape)
-    return kept(lax.convert_element_type(y, x.dtype), axes, keepdims)
+    if len(rows) <= FEW_ROWS:
+        y = functools.reduce(lax.add, [lax.slice_in_dim(rows, i, i + 1) for i in range(len(rows))])
+    else:  # with two axes: XLA would turn a product with a vector into a reduction again
+        y = lax.dot_general(lax.full((1, len(rows)), 1, rows.dtype), rows, (((1,), (0,)), ((), ())))
+    return kept(lax.convert_element_type(lax.reshape(y, shape), x.dtype), axes, keepdims)
 
 
 def _by_itself(op: Op) -> Choice:
