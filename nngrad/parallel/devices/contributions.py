@@ -53,7 +53,10 @@ def sum_of_rows(*x: Array, body: Static, shares: Static) -> jax.Array:
 def with_sums_of_rows(block: Block, places: Sequence[placement.Axes], count: int) -> Block:
     """The block with sums over rows that are exchanged once, on a mesh of `count` devices along one axis; unchanged if
     none has several terms. `places` are the mesh axes over which each input is divided."""
-    sums = _Sums(block, {i: axes.index(DATA) for i, axes in enumerate(places) if DATA in axes}, count)
+    divided = {i: axes.index(DATA) for i, axes in enumerate(places) if DATA in axes}
+    if not divided:
+        return block
+    sums = _Sums(block, divided, count)
     instead: dict[int, Call | None] = {}
     for n, call in reversed([*enumerate(block.calls)]):
         if n not in instead and call.op.is_sum and sums.terms.get(call.outs[0], 0) > 1:
@@ -76,8 +79,8 @@ class _Sums:
         self._maker = {i: n for n, call in enumerate(self._calls) for i in call.outs}
         self._readers = Counter([*block.outputs, *[i for call in self._calls for i in call.ins]])
         graph = Block(block.inputs, block.steps, (0,) * len(block.steps), block.outputs, results=block.results)
-        values = graph.opened().values if divided else ()
-        for call in self._calls if divided else ():
+        values = graph.opened().values
+        for call in self._calls:
             f = values[~call.outs[0]].parent
             assert f is not None
             self._enter(call, f)
