@@ -22,7 +22,7 @@ from .check import check
 from .harness import Row, measured, module_of
 
 PARTS = (
-    "building", "critic", "classifier", "rebuilding", "derivatives", "drop_in", "physics", "operators",
+    "building", "critic", "classifier", "rebuilding", "derivatives", "physics", "operators",
     "operator_learning", "order_four", "packages", "catalogue", "loops", "passes", "per_sample", "sparse",
     "forward_laplacian", "attention", "curvature", "potential", "training", "stochastic", "memory", "viewing",
     "first_result", "scaling", "growth",

@@ -83,7 +83,7 @@ def rows(smoke: bool) -> list[Row]:
     small, large = (nngrad_times(n) for n in sizes)
     found = []
     for i, order in enumerate(("grad", "grad of grad")):
-        times = {name: statistics.median([both[i] for both in several]) for name, several in samples.items()}
+        times = {name: {"time": statistics.median([both[i] for both in several])} for name, several in samples.items()}
         found += [
             row(f"build {order}, chain of {ops:,} ops", "time", times, name, peer)
             for name in ("nngrad", "nngrad, again") for peer in list(samples)[2:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .harness import Case, Row, measured_case, module_of
+from .harness import Case, Row, measured_case, module_of, title
 from .report import SECTIONS, rows_of
 
 TABLES = 5
@@ -50,12 +50,13 @@ def again(smoke: bool = False) -> Iterable[Line]:
 
 
 def of_case(part: str, i: int, case: Case, ratios: dict[Key, float], smoke: bool) -> list[Line]:
-    """The comparisons of a case; only the ways that they compare are run."""
-    titles = {case.what, *[f"{case.what}: {measure}" for measure in case.measures]}
+    """The comparisons of a case; only the ways that they compare are run, and only what they measure is measured."""
+    titles = {title(case.what, measure): measure for measure in case.measures}
     names = {name for what, *pair in ratios if what in titles for name in pair}
     if not names:
         return []
-    fewer = case._replace(ways={name: way for name, way in case.ways.items() if name in names})
+    fewer = case._replace(ways={name: way for name, way in case.ways.items() if name in names},
+                          measures=[titles[what] for what in titles if any([what == key[0] for key in ratios])])
     rows = measured_case(part, i, fewer, smoke)
     return [Line(row, ratios[key]) for row in rows if (key := key_of(row._asdict())) in ratios]
 

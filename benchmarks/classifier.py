@@ -1,5 +1,5 @@
-"""A small classifier, 64-128-10, batch 64, Adam, in each of nngrad's loops; and networks of next to nothing, whose
-steps are the host's."""
+"""A small classifier, 64-128-10, batch 64, Adam, in each of nngrad's loops; and steps of next to nothing for
+`growth`, which are the host's."""
 
 from __future__ import annotations
 
@@ -65,8 +65,7 @@ def summed(p: list[Any], x: Any) -> Any:
 
 
 def cases(smoke: bool) -> Iterable[Case]:
-    """The classifier, with its graph built once and anew at each step; steps of 1, 10 and 100 parameters of one
-    number."""
+    """The classifier, with its graph built once and anew at each step."""
     given = arrays()
     steps = ways(nngrad_loss, jax_loss, given)
     pairs = [(name, "jitted JAX step") for name in steps if name != "jitted JAX step"]
@@ -75,5 +74,3 @@ def cases(smoke: bool) -> Iterable[Case]:
         "nngrad rebuilt": lambda: classic_step(nngrad_loss, S.Adam(alpha=RATE), *given, anew=True),
         "PyTorch eager": lambda: eager_step(torch_loss, *given, lr=RATE),
     })  # fmt: skip
-    for count in (1, 10) if smoke else (1, 10, 100):
-        yield Case(f"host's part of a step, {count} parameters", ways(summed, summed, numbers(count)), pairs)

@@ -67,9 +67,9 @@ def rows(smoke: bool) -> Iterable[Row]:
     for what, grows in growing(smoke).items():
         for n in grows.sizes[: 2 if smoke else None]:
             ways = {name: way for name, way in grows.ways(n).items() if installed(name)}
-            figures = figures_of(ways, None, smoke, ("time",), rounds=(5, 20))
+            figures = figures_of(ways, None, smoke, ("time",))
             found += [
-                row(f"{what}: {n:,}", "time", {name: f["time"] for name, f in figures.items()}, ours, peer)
+                row(f"{what}: {n:,}", "time", figures, ours, peer)
                 for ours in figures if ours.startswith(OURS) for peer in figures if not peer.startswith(OURS)
             ]  # fmt: skip
             print(f"{found[-1].what}: {found[-1].ours}, {found[-1].peer}", flush=True)

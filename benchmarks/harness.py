@@ -1,8 +1,9 @@
 """The one harness: a case is a computation and the ways to do it, nngrad's among them.
 
 All ways of a case are made, compared with the first, timed in turns so that what disturbs the machine disturbs them
-alike, and accounted for by the compiler. Each case is measured in a process of its own, and one that is `apart` has a
-process for each way, in which nothing has been traced or compiled. `--smoke` runs all of them in one process.
+alike, and accounted for by the compiler. A ratio of times is the median of those of the rounds. Each case is measured
+in a process of its own, and one that is `apart` has a process for each way, in which nothing has been traced or
+compiled. `--smoke` runs all of them in one process.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import gc
 import importlib
 import importlib.util
+import itertools
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -30,8 +33,8 @@ import nngrad.functions as F
 Contender = Callable[[], Any]
 Account = dict[str, float]
 Figures = dict[str, Account]
-"""By way: 'time', 'first result' and what its account says."""
-SECONDS, ROUNDS, MOST_CALLS = 2.0, (5, 40), 300
+"""By way: 'time', 'round 0' and so on, of which that is the median, 'first result' and what its account says."""
+SECONDS, ROUNDS, MOST_CALLS = 2.0, (5, 100), 300
 """About how long the ways of a case are timed, in how many rounds, of how many calls each."""
 NEEDS = {"PyTorch": "torch", "torch.func": "torch", "folx": "folx", "asdex": "asdex"}
 """The packages that ways need whose names begin with these words."""
@@ -77,6 +80,8 @@ class Row(NamedTuple):
     ours: str
     peer: str
     ratio: float
+    low: float | None = None
+    """Of times in turns: a bound that the ratio is above, but for chance once in twenty."""
 
 
 # ---------------------------------------------------------------- ways
@@ -185,8 +190,8 @@ def figures_of(
         wait_for([run() for run in runs.values()])
         for name, rounds_of in turns(runs, 7, 14).items():
             found[name][EARLY] = statistics.mean(rounds_of)
-    for name, seconds in in_turns(runs, smoke, of_rounds, rounds).items():
-        found[name]["time"] = seconds
+    for name, seconds in in_turns(runs, smoke, rounds).items():
+        found[name] |= {"time": of_rounds(seconds), **{f"round {i}": s for i, s in enumerate(seconds)}}
     for name, step in steps.items():
         found[name] |= {f"norm {i}": float(np.linalg.norm(a)) for i, a in enumerate(results[name])}
         if step.account is not None and not set(TIMES).issuperset(measures):
@@ -194,10 +199,8 @@ def figures_of(
     return found
 
 
-def in_turns(
-    runs: Mapping[str, Contender], smoke: bool, of_rounds: Callable[[list[float]], float], rounds: tuple[int, int]
-) -> dict[str, float]:
-    """Seconds per call.
+def in_turns(runs: Mapping[str, Contender], smoke: bool, rounds: tuple[int, int]) -> dict[str, list[float]]:
+    """Seconds per call of each round.
 
     From the third call on: what nngrad reads is compiled quickly for the first, at its best for the second.
     """
@@ -211,7 +214,7 @@ def in_turns(
     calls = 1 if smoke else max(1, min(MOST_CALLS, round(5e-3 / max(once.values()))))
     fewest, most = rounds
     count = 1 if smoke else round(min(max(SECONDS / (calls * sum(once.values())), fewest), most))
-    return {name: of_rounds(values) for name, values in turns(runs, calls, count).items()}
+    return turns(runs, calls, count)
 
 
 def turns(runs: Mapping[str, Contender], calls: int, count: int) -> dict[str, list[float]]:
@@ -306,7 +309,7 @@ def measured_case(part: str, i: int, case: Case, smoke: bool) -> list[Row]:
     groups = [[name] for name in ways] if case.apart else [ways]
     figures: Figures = {}
     for names in groups:
-        figures |= of_group(case, names, smoke) if smoke else in_process(part, i, names)
+        figures |= of_group(case, names, smoke) if smoke else in_process(part, i, names, case.measures)
     if case.apart and case.tolerance is not None:
         norms = {name: [v for k, v in each.items() if k.startswith("norm ")] for name, each in figures.items()}
         agreeing({name: [np.array(each)] for name, each in norms.items()}, case.tolerance)
@@ -321,9 +324,9 @@ def of_group(case: Case, names: Sequence[str], smoke: bool) -> Figures:
         return figures_of({name: case.ways[name] for name in names}, case.tolerance, smoke, case.measures)
 
 
-def in_process(part: str, case: int, names: Sequence[str]) -> Figures:
+def in_process(part: str, case: int, names: Sequence[str], measures: Sequence[str]) -> Figures:
     """The same, measured by a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.harness", part, str(case), *names]
+    command = [sys.executable, "-m", "benchmarks.harness", part, str(case), ",".join(measures), *names]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}:\n{done.stderr[-4000:]}")
@@ -336,17 +339,38 @@ def rows_of(case: Case, figures: Figures) -> list[Row]:
     ours, *others = figures
     pairs = case.pairs or [(ours, other) for other in others]
     return [
-        row(case.what, measure, {way: figures[way][measure] for way in pair}, *pair)
+        row(case.what, measure, figures, *pair, paired=not case.apart)
         for pair in pairs if set(pair) <= figures.keys()
         for measure in case.measures if all([measure in figures[way] for way in pair])
     ]  # fmt: skip
 
 
-def row(what: str, measure: str, values: Mapping[str, float], ours: str, peer: str) -> Row:
-    """The line that compares two ways."""
-    name = what if measure == "time" else f"{what}: {measure}"
-    texts = [f"{way}: {text_of(measure, values[way])}" for way in (ours, peer)]
-    return Row(name, *texts, max(values[ours], 1e-9) / max(values[peer], 1e-9))
+def row(what: str, measure: str, figures: Figures, ours: str, peer: str, paired: bool = True) -> Row:
+    """The line that compares two ways; of times in turns, whose rounds are `paired`, by the ratio of each round."""
+    values = {way: figures[way][measure] for way in (ours, peer)}
+    texts = [f"{way}: {text_of(measure, value)}" for way, value in values.items()]
+    rounds = [[s for name, s in figures[way].items() if name.startswith("round ")] for way in (ours, peer)]
+    if measure == "time" and paired and rounds[0]:
+        ratios = [a / b for a, b in zip(*rounds, strict=True)]
+        return Row(title(what, measure), *texts, statistics.median(ratios), lower_bound(ratios))
+    return Row(title(what, measure), *texts, max(values[ours], 1e-9) / max(values[peer], 1e-9))
+
+
+def title(what: str, measure: str) -> str:
+    """What a row of this measure is called."""
+    return what if measure == "time" else f"{what}: {measure}"
+
+
+def lower_bound(ratios: Sequence[float]) -> float | None:
+    """What their median is above with a confidence of 95%, whatever their distribution; None of fewer than five.
+
+    It is the one with which the sign test, that as many are below as above, no longer fails: the k-th smallest, where
+    of as many tosses of a coin less than k are heads in at most 5%.
+    """
+    n = len(ratios)
+    chances = itertools.accumulate([math.comb(n, k) / 2**n for k in range(n)])
+    k = sum([chance <= 0.05 for chance in chances])
+    return sorted(ratios)[k - 1] if k else None
 
 
 def text_of(measure: str, value: float) -> str:
@@ -365,10 +389,10 @@ def shown(seconds: float) -> str:
     return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
 
 
-def worker(part: str, case: str, *names: str) -> None:
+def worker(part: str, case: str, measures: str, *names: str) -> None:
     """Measure some ways of a case, and print their figures as JSON."""
     cases: Iterable[Case] = module_of(part).cases(False)
-    print(json.dumps(of_group(list(cases)[int(case)], names, False)))
+    print(json.dumps(of_group(list(cases)[int(case)]._replace(measures=measures.split(",")), names, False)))
 
 
 if __name__ == "__main__":

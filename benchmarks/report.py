@@ -21,12 +21,16 @@ import jax
 
 from nngrad_command.installation import version_of
 
+from .harness import EARLY
+
 ROOT = Path(__file__).parents[1]
 KEPT = Path(__file__).parent / "results"
 ON_GPU = KEPT / "gpu"
 PAGE = Path(__file__).parent / "RESULTS.md"
 README = ROOT / "README.md"
 _ratio = itemgetter("ratio")
+MEASURES = (": first result", ": temporaries", f": {EARLY}")
+"""How titles of rows end that are not of times in turns."""
 PLOTTED = ("devices",)
 """A file of figures that are drawn, and has no rows."""
 
@@ -56,18 +60,28 @@ def _headlines() -> dict[str, list[Headline]]:
     }  # fmt: skip
 
 
+class Reason(NamedTuple):
+    """Why a line is above 1."""
+
+    bound: str
+    """What bounds it, and others: a row of the page."""
+    told: str
+    """What was measured of it."""
+
+
 SECTIONS = _headlines()
 OF_PEERS = re.compile(r"jax|JAX|jit|optax|nested|vmap of|zero coord|collapsed|PyTorch|torch|folx|asdex|gradients once")
 """How ways begin that are not nngrad's."""
-REASONS: dict[str, str] = tomllib.loads((Path(__file__).parent / "slower.toml").read_text(encoding="utf-8"))
+_BOUNDS: dict[str, dict[str, str]] = tomllib.loads((Path(__file__).parent / "slower.toml").read_text(encoding="utf-8"))
+REASONS = {begins: Reason(bound, told) for bound, lines in _BOUNDS.items() for begins, told in lines.items()}
 """Why lines are above 1, by the benchmark or by how the line begins."""
 
 _HEAD = """\
 # Measured
 
 Each line compares nngrad with a peer that ran in the same process, in turns. A ratio below 1 means that nngrad takes
-less. Times are medians. [README.md](README.md) says what each line measures and how to repeat it. All {rows} rows
-are in [results/](results).
+less. Times and ratios are medians of rounds. [README.md](README.md) says what each line measures and how to repeat it.
+All {rows} rows are in [results/](results).
 
 {machines}
 """
@@ -87,9 +101,11 @@ by the compiler's account, where they share a batch.
 """
 _SLOWER = """
 ## Where nngrad is slower
-Each kept line whose best way takes more than the best peer's, of time or memory, by what bounds it.
+Each kept computation whose best way takes more than the best peer's, of time or memory, by what bounds it. What is
+timed in turns is here if the median of its rounds' ratios is above 1 with a confidence of 95%, by the sign test: two
+runs of the same program differ as well.
 
-| what bounds it | line: ratio beside the best peer |
+| what bounds it | ratio beside the best peer |
 | --- | --- |
 """
 _UNTOLD = """
@@ -149,7 +165,7 @@ class Slower(NamedTuple):
     ours: str
     peer: str
     ratio: float
-    reason: str
+    reason: Reason | None
     compiled: str = ""
     """Where that peer is eager and these are first results: the ratio beside the best peer that compiles, and who."""
 
@@ -165,28 +181,36 @@ def all_slower() -> list[Slower]:
         for what, by_way in ways.items():
             rows = sorted(min(by_way.values(), key=lambda rows: max(map(_ratio, rows))), key=_ratio)
             row, others = rows[-1], [row for row in rows if not row["peer"].startswith("PyTorch eager")]
-            if round(row["ratio"], 2) > 1:
-                reasons = [why for begins, why in REASONS.items() if what.startswith(begins)] or [REASONS.get(name, "")]
+            if round(row["ratio"] if row.get("low") is None else row["low"], 2) > 1:
+                begins = max([begin for begin in REASONS if what.startswith(begin)], key=len, default=name)
                 compiled = ""
                 if what.endswith("first result") and others and row not in others:
                     compiled = f"{others[-1]['ratio']:.2f} beside {others[-1]['peer'].rpartition(': ')[0]}"
-                    reasons = reasons if round(others[-1]["ratio"], 2) > 1 else [REASONS["PyTorch eager"]]
-                found.append(Slower(what, row["ours"], row["peer"], row["ratio"], reasons[0], compiled))
+                    begins = begins if round(others[-1]["ratio"], 2) > 1 else "PyTorch eager"
+                found.append(Slower(what, row["ours"], row["peer"], row["ratio"], REASONS.get(begins), compiled))
     return sorted(found, key=lambda line: -line.ratio)
 
 
 def slower() -> str:
-    """The tables of what peers do with less: by reason, and what has none."""
-    by_reason: dict[str, list[str]] = {}
+    """The tables of what peers do with less: by what bounds it, the measures of a computation together; and what has no
+    reason."""
+    bounds: dict[str, dict[tuple[str, str, str], list[str]]] = {}
     untold = ""
     for line in all_slower():
-        peer = line.peer.rpartition(": ")[0]
-        ratios = f"{line.ratio:.2f} beside {peer}" + f" ({line.compiled})" * bool(line.compiled)
-        if line.reason:
-            by_reason.setdefault(line.reason, []).append(f"{line.what}: {ratios}")
-        else:
+        what, _, measure = line.what.rpartition(": ") if line.what.endswith(MEASURES) else (line.what, "", "")
+        if line.reason is None:
             untold += f"| {line.what} | {line.ours.rpartition(': ')[2]} | {line.peer} | {line.ratio:.2f} |\n"
-    told = "".join([f"| {why} | {'<br>'.join(lines)} |\n" for why, lines in by_reason.items()])
+            continue
+        computation = what, line.peer.rpartition(": ")[0], line.reason.told
+        ratio = f"{measure} {line.ratio:.2f}".lstrip() + f" ({line.compiled})" * bool(line.compiled)
+        bounds.setdefault(line.reason.bound, {}).setdefault(computation, []).append(ratio)
+    told = ""
+    for bound, of_bound in bounds.items():
+        by_told: dict[str, list[str]] = {}
+        for (what, peer, why), ratios in of_bound.items():
+            by_told.setdefault(why, []).append(f"{what}: {', '.join(ratios)} beside {peer}")
+        lines = [f"*{why}*: " * bool(why) + "; ".join(of) for why, of in by_told.items()]
+        told += f"| {bound} | {'<br>'.join(lines)} |\n"
     return _SLOWER + told + f"{_UNTOLD}{untold}" * bool(untold)
 
 

@@ -2,10 +2,11 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from benchmarks import check, drawing, growth, report
-from benchmarks.harness import Case, installed
+from benchmarks import check, drawing, growth, harness, report
+from benchmarks.harness import Case, installed, lower_bound
 
 
 def test_each_line_above_one_is_told_once_and_no_reason_is_left_over() -> None:
@@ -16,6 +17,22 @@ def test_each_line_above_one_is_told_once_and_no_reason_is_left_over() -> None:
     unused = {r for r in report.REASONS if r not in files and not any([line.what.startswith(r) for line in lines])}
     assert not unused, "these lines are not slower any more: take their reasons out"
     assert report.PAGE.read_text() == report.page(), "python -m benchmarks --pages"
+
+
+def test_the_bound_of_a_ratio_is_above_a_median_of_one_once_in_twenty_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    ratios = np.random.default_rng(0).lognormal(0, 0.3, (4000, 25))
+    above = np.mean([lower_bound(each.tolist()) > 1 for each in ratios])
+    assert 0.01 < above < 0.06  # 25 tosses: less than 8 heads in 2.2%
+    assert lower_bound([3.0, 5.0, 4.0, 2.0, 6.0]) == 2 and lower_bound([2.0] * 4) is None
+    times = {"nngrad": [2.0, 1, 4, 8, 2], "jax": [1.0, 2, 2, 4, 1]}
+    figures = {w: {"time": 2.0, **{f"round {i}": t for i, t in enumerate(ts)}} for w, ts in times.items()}
+    line = harness.row("step", "time", figures, "nngrad", "jax")
+    assert (line.ratio, line.low) == (2, 0.5)
+    rows = [line._asdict()]
+    rows += [harness.row("apart", "time", figures, "nngrad", "jax", paired=False)._asdict()]
+    rows += [line._replace(what="memory: temporaries", low=None)._asdict()]
+    monkeypatch.setattr(report, "_kept", lambda: {"part": {"rows": rows}})
+    assert [line.what for line in report.all_slower()] == ["memory: temporaries"]
 
 
 def test_a_check_finds_its_cases_and_what_is_kept_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
