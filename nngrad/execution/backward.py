@@ -68,7 +68,7 @@ def backward(
     Warns:
         UserWarning: `grad_outputs` is None and the `.grad` of an output is empty; or no leaf needs a gradient.
     """
-    callbacks = _callbacks(communicator_callbacks)
+    callbacks = () if communicator_callbacks is None else _callbacks(communicator_callbacks)
     listed, seeds = given_gradients(outputs, grad_outputs)
     options = CheckedBackward(enable_double_backprop, retain_grad, loss_scale, recompute=recompute)
     accumulate_gradients(listed, seeds, options, from_grad=grad_outputs is None)
@@ -91,7 +91,7 @@ def backward_from(
     options = CheckedBackward(
         enable_double_backprop, retain_grad, loss_scale, function_pre_hook, function_post_hook, recompute
     )
-    callbacks = _callbacks(communicator_callbacks)
+    callbacks = () if communicator_callbacks is None else _callbacks(communicator_callbacks)
     accumulate_gradients([output], [given_gradient(output, grad)], options, from_grad=grad is None)
     for callback in callbacks:
         callback()
@@ -99,7 +99,7 @@ def backward_from(
 
 def _callbacks(callbacks: Any) -> list[Callable[[], None]]:
     """The functions to call after a backward, as a list."""
-    listed = [] if callbacks is None else list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+    listed = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     if not all(map(callable, listed)):
         raise TypeError(f"communicator_callbacks: expected a result of comm.all_reduce_callback, or a list of them, "
                         f"got {callbacks!r}")
@@ -134,23 +134,25 @@ def accumulate_gradients(
         from_grad: Whether `grads` come from the outputs' own `.grad`, so that leaves among them already have theirs.
     """
     check_not_traced("backward", "the results of nn.grad in nn.to_jax")
-    if any([y.parent is not None and y.parent.op is F.sink for y in outputs]):
+    if F.sink in [y.parent and y.parent.op for y in outputs]:
         outputs, grads = _without_sinks(outputs, grads)
-    groups: dict[Run | None, list[tuple[Variable, Any]]] = {}
-    arrived: list[tuple[NdArray, Any]] = []
+    groups: dict[Run | None, tuple[list[Variable], list[Any]]] = {}
+    arrived: Gradients = []
     for i, (y, gy) in enumerate(zip(outputs, grads, strict=True)):
         seed = seed_array(y, gy, options.loss_scale, "grad" if len(outputs) == 1 else f"grad_outputs[{i}]")
         if y.parent is not None:
             if y._need_grad is not False:
-                groups.setdefault(y.parent.snapshot, []).append((y, seed))
+                of_snapshot, seeds = groups.setdefault(y.parent.snapshot, ([], []))
+                of_snapshot.append(y)
+                seeds.append(seed)
         elif y._need_grad and not from_grad:
             arrived.append((y.grad, np.ones(y.shape, y.dtype) if seed is None else seed))
     gradient_variables = _gradient_variables(outputs, grads, options) if options.enable_double_backprop else []
-    retained: list[tuple[NdArray, Any]] = []
-    for snapshot, pairs in groups.items():
-        gradients = _gradients_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options)
-        arrived += gradients.arrived
-        retained += gradients.retained
+    retained: Gradients = []
+    for snapshot, (of_snapshot, seeds) in groups.items():
+        of_leaves, of_others = _gradients_from(of_snapshot, seeds, snapshot, options)
+        arrived += of_leaves
+        retained += of_others
     if not arrived and not retained and outputs and not any([y.need_grad for y in outputs]):
         warn_user("backward: no leaf needs a gradient; make the leaves to differentiate by with need_grad=True")
     accumulate(arrived, retained)
@@ -176,19 +178,15 @@ def _without_sinks(outputs: list[Variable], grads: list[Any]) -> tuple[list[Vari
     return [y for y, _ in pairs], [gy for _, gy in pairs]
 
 
-class FoundGradients(NamedTuple):
-    """Gradient arrays, each with the cell that it belongs to."""
-
-    arrived: list[tuple[NdArray, Any]]
-    """The gradients of leaves, to be added to the cells' contents."""
-    retained: list[tuple[NdArray, Any]]
-    """The gradients of intermediate Variables, to replace the cells' contents."""
+Gradients = list[tuple[NdArray, Any]]
+"""Arrays, each with the cell that it belongs to."""
 
 
 def _gradients_from(
     outputs: list[Variable], seeds: list[Any], snapshot: Run | None, options: CheckedBackward
-) -> FoundGradients:
-    """The gradients of outputs that share a snapshot."""
+) -> tuple[Gradients, Gradients]:
+    """The gradients of outputs that share a snapshot: those of leaves, to be added to the cells' contents, and those of
+    intermediate Variables, to replace them."""
     if snapshot is None or snapshot.implied:
         snapshot = _implied(outputs)
     plan = plan_of(outputs)
@@ -198,12 +196,12 @@ def _gradients_from(
     stops = tuple([place for place, y in middle if y._need_grad is False])
     retained = tuple([place for place, y in middle if options.retain_grad or y.persistent])
     if not wanted and not inside:
-        return FoundGradients([], [])
+        return [], []
     seeded, memory = tuple([seed is not None for seed in seeds]), engine.policy_key(options.recompute, plan.functions)
     key = FusedKey(wanted, inside, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
     if reached_leaves:
         reached_leaves.record(reached_leaves.of(outputs, [plan.leaves[i] for i in wanted], plan.functions))
-    cells = [plan.leaves[i].grad for i in wanted]
+    cells = Variable.grads_of([plan.leaves[i] for i in wanted])
     if options.op_by_op or is_watched(outputs):
         if plan.group is not None and snapshot.is_forward:
             snapshot.compute()  # reading the forward in one process must not wait for others
@@ -211,7 +209,7 @@ def _gradients_from(
         met = passed(outputs, plan, key)
         gradients, others = _interpreted(outputs, plan, key, met, seeds, snapshot, options)
         _mark_not_kept(middle, met.difference(key.retained))
-        return FoundGradients(list(zip(cells, gradients, strict=True)), others)
+        return list(zip(cells, gradients, strict=True)), others
     return _compiled(outputs, plan, key, middle, seeds, snapshot, options, cells)
 
 
@@ -279,7 +277,7 @@ def _compiled(
     snapshot: Run,
     options: CheckedBackward,
     cells: list[NdArray],
-) -> FoundGradients:
+) -> tuple[Gradients, Gradients]:
     """The gradients, and the retained ones, from one executable that computes the forward as well."""
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
@@ -287,9 +285,9 @@ def _compiled(
         fused = fused_for(outputs, plan, key, options.recompute)
         if not fused.is_users:
             plan.fused[key] = fused
-    seed_arrays = [seed for seed in seeds if seed is not None]
-    others = [x.cell.raw() for x in fused.others]
-    arrays = (*_arrays(plan, snapshot), *seed_arrays, *others)
+    arrays = _arrays(plan, snapshot)
+    if True in key.seeded or fused.others:
+        arrays = (*arrays, *[seed for seed in seeds if seed is not None], *[x.cell.raw() for x in fused.others])
     count = len(outputs) + len(plan.kept) + len(plan.updated)
     retained = [y.grad for y in at(plan, fused.retained)] if fused.retained else []
     results = fused.executable(*arrays)
@@ -302,14 +300,13 @@ def _compiled(
     if middle:
         _mark_not_kept(middle, fused.passed)
     end = count + len(cells)
-    arrived = list(zip(cells, results[count:end], strict=True))
-    return FoundGradients(arrived, list(zip(retained, results[end:], strict=True)))
+    return list(zip(cells, results[count:end], strict=True)), list(zip(retained, results[end:], strict=True))
 
 
 def _interpreted(
     outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, seeds: list[Any], snapshot: Run,
     options: CheckedBackward,
-) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
+) -> tuple[list[Any], Gradients]:
     """The gradients, and the retained ones, computed op by op, with hooks around every function of the gradient
     graph."""
     graph = gradient_graph(outputs, plan, key, met)
@@ -338,12 +335,12 @@ _executables = BoundedCache.about_structures(256)
 _accumulating = threading.RLock()
 
 
-def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[NdArray, Any]] = ()) -> None:
+def accumulate(arrived: Gradients, retained: Gradients) -> None:
     """Add arrays to the contents of cells, and replace those of others, all atomically."""
     with _accumulating:
-        cells = [cell for cell, _ in arrived]
+        cells = list(map(operator.itemgetter(0), arrived))
         if not retained and all([cell.is_empty for cell in cells]) and len({*cells}) == len(cells):
-            Value.write(cells, [gx for _, gx in arrived])
+            Value.write(cells, map(operator.itemgetter(1), arrived))
             return
         parts = {cell: [gy] for cell, gy in retained}
         for cell, gx in arrived:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import weakref
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from itertools import repeat
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -23,21 +26,13 @@ from .lower import Program, linearize
 from .program import arrays_of
 
 
-class Lookup:
+def looked_up(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The executable of a program, looked up only when it first runs, since a backward may make that unnecessary."""
+    found = functools.cache(lambda: executables.of(program))
+    return lambda *arrays: found()(*arrays)
 
-    __slots__ = ("_executable", "_program")
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self._executable: Callable[..., tuple[Any, ...]] | None = None
-
-    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        """The results for arrays of the leaves."""
-        executable = self._executable
-        if executable is None:
-            executable = self._executable = executables.of(self._program)
-        return executable(*arrays)
+_index_of = attrgetter("index")
 
 
 class RunPlan:
@@ -47,12 +42,12 @@ class RunPlan:
     """
 
     __slots__ = (
-        "exchanged", "executable", "functions", "fused", "group", "kept", "leaf_ids", "leaves", "members", "program",
-        "results", "updated",
+        "exchanged", "executable", "functions", "fused", "group", "kept", "leaf_ids", "leaves", "members", "numbers",
+        "program", "results", "updated",
     )  # fmt: skip
 
     def __init__(self, outputs: Sequence[Variable]) -> None:
-        self.results = tuple([y.index for y in outputs])
+        self.results = tuple(map(_index_of, outputs))
         """The indices of the outputs, if they are results of one function."""
         roots, functions = {y.parent for y in outputs}, functions_of(outputs)
         self.members: dict[OutputGroup, list[int]] = {}
@@ -81,8 +76,9 @@ class RunPlan:
         self.leaves = linear.leaves
         self.updated = linear.updated
         self.leaf_ids = tuple([id(x) for x in linear.leaves])
-        self.executable = Lookup(linear.program)
+        self.executable = looked_up(linear.program)
         self.fused: dict[Any, Any] = {}
+        self.numbers = numbers_of(outputs)
 
 
 def exchanging(functions: Sequence[Function]) -> list[Function]:
@@ -103,10 +99,8 @@ class Run:
         "outputs", "results",
     )  # fmt: skip
 
-    def __init__(
-        self, outputs: Sequence[Variable], plan: RunPlan, arrays: tuple[Any, ...], cells: Sequence[NdArray] = ()
-    ) -> None:
-        self.outputs = numbers_of(outputs)
+    def __init__(self, plan: RunPlan, arrays: tuple[Any, ...], cells: Sequence[NdArray] = ()) -> None:
+        self.outputs = plan.numbers
         self.leaf_ids = plan.leaf_ids
         self.arrays = arrays
         self.mark = object()
@@ -119,7 +113,7 @@ class Run:
         """The results of the functions, if they ran one by one."""
         self._executable = plan.executable
         self._cells = list(map(id, cells))
-        thunks = [Thunk(self.compute) for _ in cells]
+        thunks = list(map(Thunk, repeat(self.compute, len(cells))))
         self._thunks = list(map(weakref.ref, thunks))
         self.is_forward = bool(cells)
         """Whether it computes values; otherwise they were computed as the graph was built."""
@@ -163,27 +157,13 @@ def numbers_of(outputs: Iterable[Variable]) -> tuple[tuple[int, int], ...]:
     return tuple([(-1 if y.parent is None else y.parent.serial, y.index) for y in outputs])
 
 
-class Read:
-    """The arrays of leaves that something was computed from without a `forward()`. It keeps no large array alive."""
-
-    __slots__ = ("_references", "leaf_ids")
-
-    def __init__(self, leaf_ids: Sequence[int], arrays: Sequence[Any]) -> None:
-        self.leaf_ids = leaf_ids
-        self._references = list(map(reference_to, arrays))
-
-    def by_leaf(self) -> dict[int, Any]:
-        """The arrays, by the ids of the leaves; None for one that is gone."""
-        return dict(zip(self.leaf_ids, [reference() for reference in self._references], strict=True))
-
-
 def plan_of(outputs: Sequence[Variable]) -> RunPlan:
     """The plan to compute `outputs`; that of the results of a single function is kept on it."""
     f = outputs[0].parent
-    if f is None or any([y.parent is not f for y in outputs]):
+    if f is None or (len(outputs) > 1 and any([y.parent is not f for y in outputs])):
         return RunPlan(outputs)
     plan: RunPlan | None = f.plan
-    if plan is None or plan.results != tuple([y.index for y in outputs]) or not is_current(plan.program):
+    if plan is None or plan.results != tuple(map(_index_of, outputs)) or not is_current(plan.program):
         plan = RunPlan(outputs)
         f.plan = None if any([y.parent is f for y in plan.kept]) else plan  # it may not refer to the function
     return plan
@@ -199,7 +179,7 @@ def present(outputs: Sequence[Variable]) -> Run:
     """The leaves' current values, without a `forward()`: keys already drawn are not drawn again, and nothing is
     deferred."""
     plan = plan_of(outputs)
-    return Run(outputs, plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
+    return Run(plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
 
 
 def is_watched(outputs: Sequence[Variable]) -> bool:
@@ -244,8 +224,10 @@ def source_of(variable: Variable) -> list[Variable]:
     return list(f.outputs[:count]) if is_wanted and sum([s.nbytes for s in specs]) <= MOST_BYTES_KEPT else []
 
 
-_sources: weakref.WeakKeyDictionary[Function, tuple[RunPlan, Read, Sequence[Any]]] = weakref.WeakKeyDictionary()
-"""The latest results of functions that were read for one of them, or for a part: by which plan, and from which leaves.
+_sources: weakref.WeakKeyDictionary[Function, tuple[RunPlan, Sequence[Any], Sequence[Any]]]
+_sources = weakref.WeakKeyDictionary()
+"""The latest results of functions that were read for one of them, or for a part: by which plan, and from which arrays,
+of which no large one is kept alive.
 """
 
 
@@ -253,10 +235,10 @@ def source_results(source: list[Variable], plan: RunPlan, arrays: Sequence[Any])
     """The results of a function for these arrays of the leaves of its plan, kept for those who read another one."""
     f = source[0].parent
     assert f is not None
-    known_plan, read, results = _sources.get(f, (None, None, ()))
-    if known_plan is not plan or read is None or not all(map(operator.is_, read.by_leaf().values(), arrays)):
+    known_plan, references, results = _sources.get(f, (None, (), ()))
+    if known_plan is not plan or not all(map(operator.is_, [refer() for refer in references], arrays)):
         results = plan.executable(*arrays)[: len(source)]
-        _sources[f] = plan, Read(plan.leaf_ids, arrays), results
+        _sources[f] = plan, list(map(reference_to, arrays)), results
     return results
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress, count, repeat
+from operator import attrgetter, is_not
 from typing import Any, NamedTuple
 
 import jax
@@ -72,6 +74,9 @@ def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
     return run
 
 
+_key_source_of = attrgetter("key_source")
+
+
 def arrays_of(
     leaves: Sequence[Variable], draw: bool = True, often: bool = False, mesh: Mesh | None = None
 ) -> list[Any]:
@@ -83,9 +88,9 @@ def arrays_of(
     """
     if Process.cannot_compute:  # cheaper than a call; every run passes here
         check_process()
-    cells = [x.cell if x._data is None else x._data for x in leaves]
-    keys = {}
-    for i in [i for i, x in enumerate(leaves) if x.key_source is not None]:
+    cells = Variable.cells_of(leaves)
+    keys: dict[int, Any] = {}
+    for i in compress(count(), map(is_not, map(_key_source_of, leaves), repeat(None))):
         if draw or cells[i].is_zero:
             source = leaves[i].key_source
             keys[i] = source() if draw else source.ahead()  # type: ignore[misc, union-attr]

@@ -23,7 +23,6 @@ from .compiled import executables
 from .interpret import More, interpret
 from .lower import Linearized, Program, linearize
 from .plans import (
-    Read,
     Run,
     RunPlan,
     device_of,
@@ -38,43 +37,38 @@ from .plans import (
 )
 from .program import arrays_of
 
-
-class _Computed(NamedTuple):
-    """Computed values, and the leaves' values that they were computed from."""
-
-    variables: list[Variable]
-    arrays: Sequence[Any]
-    state: Run | Read
+_READ = object()
+"""Stands for the leaves' values of a read without a forward."""
+Computed = dict[Variable, Any]
+"""Variables, and their values."""
 
 
 def evaluate(variable: Variable) -> None:
     """Compute a Variable and its output group: from the snapshot of the forward that covered its function, or from the
     leaves' present values."""
     assert variable.parent is not None
-    computed = _computed_with(variable, variable.parent.snapshot)
-    _hand_out(computed, [y for y in computed.variables if y is variable or not y.is_computed])
+    snapshot = variable.parent.snapshot
+    computed = _computed_with(variable, snapshot)
+    _hand_out(computed, [y for y in computed if y is variable or not y.is_computed], snapshot)
 
 
-def _hand_out(computed: _Computed, to: list[Variable]) -> None:
+def _hand_out(computed: Computed, to: list[Variable], snapshot: Run | None) -> None:
     """Store computed values in Variables atomically."""
-    array_of = dict(zip(map(id, computed.variables), computed.arrays, strict=True))
-    Value.write([y.cell for y in to], [array_of[id(y)] for y in to])
+    Value.write([y.cell for y in to], [computed[y] for y in to])
     for y in to:
-        y._at = computed.state
+        y._at = _READ if snapshot is None else snapshot
 
 
 def _fill_intermediate(f: Function, index: int, run: Run, thunk: Thunk) -> None:
     """Compute the value of an intermediate Variable of a forward."""
     variable = f.outputs[index]
     computed = _computed_with(variable, run)
-    _hand_out(computed, [y for y in computed.variables if not y.is_computed])
-    for y, array in zip(computed.variables, computed.arrays, strict=True):
-        if y is variable:
-            thunk.fill(array)
+    _hand_out(computed, [y for y in computed if not y.is_computed], run)
+    thunk.fill(computed[variable])
 
 
 @at_once
-def _computed_with(variable: Variable, snapshot: Run | None) -> _Computed:
+def _computed_with(variable: Variable, snapshot: Run | None) -> Computed:
     """The value of a Variable covered by the forward of `snapshot`, or without one at the leaves' present values; and
     those of its output group."""
     group = variable._group
@@ -86,46 +80,41 @@ def _computed_with(variable: Variable, snapshot: Run | None) -> _Computed:
             return _together(group, places, snapshot)
         except Exception:  # perhaps raised by another member; or memory cannot hold all
             pass
-    array, state = _watched(variable, snapshot) if watched else _alone(variable, snapshot)
-    return _Computed([variable], [array], state)
+    return {variable: (_watched if watched else _alone)(variable, snapshot)}
 
 
-def _watched(variable: Variable, snapshot: Run | None) -> tuple[Any, Run | Read]:
+def _watched(variable: Variable, snapshot: Run | None) -> Any:
     """The value of a Variable, computed op by op."""
     if snapshot is not None:
-        return interpret([variable], snapshot.by_leaf(), snapshot.results)[0], snapshot
+        return interpret([variable], snapshot.by_leaf(), snapshot.results)[0]
     plan = plan_of([variable])
-    arrays, state = _arrays_of(plan.leaf_ids, plan.leaves, None)
-    return interpret([variable], dict(zip(plan.leaf_ids, arrays, strict=True)))[0], state
+    return interpret([variable], dict(zip(plan.leaf_ids, _arrays_of(plan.leaves, None), strict=True)))[0]
 
 
-def _arrays_of(
-    leaf_ids: tuple[int, ...], leaves: Sequence[Variable], snapshot: Run | None
-) -> tuple[Sequence[Any], Run | Read]:
-    """The arrays of leaves at a forward, or the present ones, and what to record of them."""
-    if snapshot is not None:
-        by_leaf = snapshot.by_leaf()
-        return [by_leaf[i] for i in leaf_ids], snapshot
-    arrays = arrays_of(leaves, draw=False, mesh=build_options().running.mesh)
-    return arrays, Read(leaf_ids, arrays)
+def _arrays_of(leaves: Sequence[Variable], snapshot: Run | None) -> Sequence[Any]:
+    """The arrays of leaves at a forward, or the present ones."""
+    if snapshot is None:
+        return arrays_of(leaves, draw=False, mesh=build_options().running.mesh)
+    by_leaf = snapshot.by_leaf()
+    return [by_leaf[id(x)] for x in leaves]
 
 
-def _alone(variable: Variable, snapshot: Run | None) -> tuple[Any, Run | Read]:
+def _alone(variable: Variable, snapshot: Run | None) -> Any:
     """The value of a Variable that is not watched and has no group."""
     if snapshot is not None and snapshot.exchanged:
-        return _from_exchanged(variable, snapshot), snapshot
+        return _from_exchanged(variable, snapshot)
     # Processes that exchange arrays must all run the same program, whatever each of them has kept.
     alike = several_processes() and exchanging(functions_of([variable]))
     source = [] if alike else source_of(variable)
     plan = plan_of(source or [variable])
-    arrays, state = _arrays_of(plan.leaf_ids, plan.leaves, snapshot)
+    arrays = _arrays_of(plan.leaves, snapshot)
     if not source:
-        return plan.executable(*arrays)[0], state
+        return plan.executable(*arrays)[0]
     results = source_results(source, plan, arrays)
     if variable.parent is source[0].parent:
-        return results[variable.index], state
+        return results[variable.index]
     part = linearize([variable], first=source, device=device_of([variable]), effects=False)
-    return executables.of(part.program)(*results)[0], state
+    return executables.of(part.program)(*results)[0]
 
 
 def _from_exchanged(variable: Variable, snapshot: Run) -> Any:
@@ -161,16 +150,14 @@ class _Together(NamedTuple):
     executable: Callable[..., tuple[Any, ...]]
 
 
-def _together(group: OutputGroup, places: list[int], snapshot: Run | None) -> _Computed:
+def _together(group: OutputGroup, places: list[int], snapshot: Run | None) -> Computed:
     """The values of those members of an output group that the same forward has covered, or none, by one executable."""
     how: _Together | None = group.run
     if how is None or how.places != places or not is_current(how.program):
         computed, linear = _linearized(group, places)
         how = group.run = _Together(places, computed, linear.program, linear.leaves, executables.of(linear.program))
-    arrays, state = _arrays_of(tuple(map(id, how.leaves)), how.leaves, snapshot)
-    results = zip(group.members_at(how.computed), how.executable(*arrays), strict=True)
-    pairs = [(y, array) for y, array in results if y is not None]
-    return _Computed([y for y, _ in pairs], [array for _, array in pairs], state)
+    results = how.executable(*_arrays_of(how.leaves, snapshot))
+    return {y: array for y, array in zip(group.members_at(how.computed), results, strict=True) if y is not None}
 
 
 def _linearized(group: OutputGroup, places: list[int]) -> tuple[list[int], Linearized]:
@@ -215,11 +202,12 @@ def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> R
     plan = plan_of(outputs) if plan is None else plan
     arrays = tuple(arrays_of(plan.leaves, mesh=plan.program.mesh))
     before = None if outputs[0].parent is None else outputs[0].parent.snapshot
-    if before is not None and before.leaf_ids is plan.leaf_ids and plan.program.device is plan.program.mesh is None:
+    at_home = plan.program.device is plan.program.mesh is None
+    if np.ndarray in map(type, arrays) and before is not None and before.leaf_ids is plan.leaf_ids and at_home:
         for leaf, array, last in zip(plan.leaves, arrays, before.arrays, strict=True):
             if array is last and array.__class__ is np.ndarray:
                 leaf.cell.held.as_jax()  # it stays, and JAX would move it anew at each forward
-    run = Run(outputs, plan, arrays, [x.cell for x in (*outputs, *plan.kept, *plan.updated)])
+    run = Run(plan, arrays, Variable.cells_of((*outputs, *plan.kept, *plan.updated)))
     for y in (*outputs, *plan.kept):
         y._at = run
     for group, serials in plan.members.items():

@@ -208,11 +208,6 @@ class NdArray(CellOperators):
             raise ValueError(f"array: {array.dtype.name}{list(array.shape)} does not fit a cell of {self._spec}")
         self.held = Value(array)
 
-    def keep_moved(self, array: Any, moved: jax.Array) -> None:
-        """Hold `moved`, the copy of `array` elsewhere, if the cell still holds that array and nobody has a view of it.
-        """
-        self.held.keep_moved(array, moved)
-
     def defer(self, source: Callable[[Thunk], None]) -> None:
         """Hold a value that `source` fills in when it is read."""
         self.held = Thunk(source)

@@ -69,6 +69,8 @@ class Value:
     """Held while a user's value is written, so that `exchange` can tell whether one was."""
     owner: Any = None
     """What holds the array instead, and is read under its `lock`; None for most values."""
+    place: int = -1
+    """The place of the array among those that the owner holds."""
     held_once: int = next(map(getrefcount, (object(),)))
     """The count of `getrefcount` for an object with a single reference, from an attribute or a tuple."""
     array: Any
@@ -103,14 +105,20 @@ class Value:
     @staticmethod
     def write(cells: Sequence[NdArray], arrays: Iterable[Any] | None) -> None:
         """Write arrays, of the cells' shapes and dtypes, to several cells atomically; zeros if there are no arrays."""
-        Value.put_in(cells, [Thunk(cell.spec) for cell in cells] if arrays is None else list(map(Value, arrays)))
+        Value.put_in(cells, list(map(Thunk, map(_spec_of, cells)) if arrays is None else map(Value, arrays)))
 
     @staticmethod
     def arrays_of(values: Sequence[Value]) -> list[Any]:
         """The arrays of several values, read atomically."""
-        owners = {v.owner for v in values} - {None}
+        owners = set(map(_owner_of, values)) - {None}
         if not owners:
-            return [v.raw() if v.array is None or v.has_view else v.array for v in values]
+            arrays = list(map(_array_of, values))  # before views are asked for, since another thread may get one
+            known = None.__class__ not in map(type, arrays) and True not in map(_has_view, values)
+            return arrays if known else [v.raw() for v in values]
+        if len(owners) == 1:
+            (owner,) = owners
+            with owner.lock:
+                return [v.raw() if a is None else a for v, a in zip(values, owner.owned(values), strict=True)]
         with ExitStack() as stack:
             for owner in sorted(owners, key=id):  # in a fixed order, so that two readers cannot deadlock
                 stack.enter_context(owner.lock)
@@ -221,7 +229,8 @@ def not_kept(thunk: Thunk) -> None:
 _lock = threading.RLock()  # reentrant, for signal handlers
 
 
-_value_of = attrgetter("held")
+_value_of, _owner_of, _spec_of = attrgetter("held"), attrgetter("owner"), attrgetter("_spec")
+_array_of, _has_view = attrgetter("array"), attrgetter("has_view")
 
 # ---------------------------------------------------------------- Variables that are computed together
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import sys
 import weakref
 from typing import TYPE_CHECKING, Any, Never
@@ -17,7 +18,7 @@ from .spec import FLOAT32, DType, Shape, Spec
 from .traverse import needs_gradient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from .engine import Hook
     from .function import Function
@@ -77,7 +78,7 @@ class Variable(Operators):
     key_source: KeySource | None
     """What draws its value anew at each `forward()`, if it is the key of a random function; else None."""
     _at: Any
-    """The leaves' values from which an output's data was computed: the snapshot of a forward, or of a read."""
+    """The snapshot of the forward from which an output's data was computed; another object if that was a read."""
 
     def __init__(
         self, shape: Shape | list[int] | int = (), need_grad: bool = False, name: str = "", dtype: object = FLOAT32,
@@ -159,11 +160,11 @@ class Variable(Operators):
             raise TypeError(f"need_grad: the Variable must have a floating dtype, got {self.dtype.name}")
         self._need_grad = None if value is None and self.parent is not None else bool(value)
 
-    @property
-    def need_grad_set(self) -> bool | None:
-        """`need_grad` as it was set; None if it never was, for an output of a function, which then follows its inputs.
-        """
-        return self._need_grad
+    need_grad_set: Any = property(
+        operator.attrgetter("_need_grad"),
+        doc="`need_grad` as it was set; None if it never was, for an output of a function, which then follows its "
+            "inputs.",
+    )
 
     def get_unlinked_variable(self, need_grad: bool | None = None) -> Variable:
         """A leaf that shares this Variable's data and grad cells, without its history."""
@@ -245,6 +246,19 @@ class Variable(Operators):
     @grad.setter
     def grad(self, cell: NdArray) -> None:
         self._grad = self._checked_cell(cell, "grad")
+
+    @staticmethod
+    def cells_of(variables: Sequence[Variable]) -> list[NdArray]:
+        """The cells of their values as they are. Of many Variables they are found in C."""
+        cells = list(map(_data_of, variables))
+        return cells if None.__class__ not in map(type, cells) else [x.cell for x in variables]
+
+    @staticmethod
+    def grads_of(variables: Sequence[Variable]) -> list[NdArray]:
+        """The cells of their gradients."""
+        cells = list(map(_grad_of, variables))
+        known = None.__class__ not in map(type, cells) and id(NOT_KEPT) not in map(id, cells)
+        return cells if known else [x.grad for x in variables]
 
     @property
     def grad_var(self) -> Variable | None:
@@ -429,6 +443,9 @@ class Variable(Operators):
                 ".d, or make a leaf of it, get_unlinked_variable()"
             )
         return _leaf_again, (self.cell, self._grad, self._need_grad, self.name, self.persistent)
+
+
+_data_of, _grad_of = operator.attrgetter("_data"), operator.attrgetter("_grad")
 
 
 def _fill_from(variable: Variable, holder: Callable[[], NdArray | None], thunk: Thunk) -> None:

@@ -10,8 +10,8 @@ import functools
 import operator
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,13 +68,19 @@ class SolverArrays:
         self.left = False
         self.held = [(None, leaves, parameters, state, updates)]
         self.key = key
-        self.values = [InPlaceValue(self, _PARAMETERS, i) for i in range(len(parameters))]
-        self.values += [InPlaceValue(self, _LEAVES, i) for i in range(len(leaves))]
+        self.values = [InPlaceValue(self, i) for i in range(len(parameters) + len(leaves))]
 
     def raw(self) -> Arrays:
         """The arrays of the state."""
         with self.lock:
             return (*self.held[-1][_STATE],)
+
+    def owned(self, values: Sequence[Value]) -> Iterable[Any]:
+        """The array of each of these values, as far as it is here; else None. The caller holds the lock."""
+        if self.left:
+            return [None] * len(values)
+        results = self.held[-1]
+        return map((*results[_PARAMETERS], *results[_LEAVES], None).__getitem__, map(_place_of, values))
 
     @property
     def updates(self) -> int:
@@ -83,25 +89,26 @@ class SolverArrays:
 
 
 class InPlaceValue(Value):
-    """One array of an executable's result: at `index` of entry `entry`.
+    """One of the arrays of parameters and other leaves in an executable's result.
 
     Once it has a writable host view, it behaves like any other Value.
     """
 
-    __slots__ = ("entry", "index", "owner")
+    __slots__ = ("owner", "place")
 
-    def __init__(self, owner: SolverArrays, entry: int, index: int) -> None:
+    def __init__(self, owner: SolverArrays, place: int) -> None:
         super().__init__(None)
         self.owner = owner
-        self.entry = entry
-        self.index = index
+        self.place = place
 
     def raw(self) -> Any:
         """The array."""
         with self.owner.lock:
-            if self.array is None:
-                return self.owner.held[-1][self.entry][self.index]
-            return super().raw()
+            if self.array is not None:
+                return super().raw()
+            results = self.owner.held[-1]
+            after = self.place - len(results[_PARAMETERS])
+            return results[_PARAMETERS][self.place] if after < 0 else results[_LEAVES][after]
 
     def writable_view(self) -> np.ndarray[Any, Any]:
         """A writable NumPy array; writing to it changes the value. Read-only if several processes share the array."""
@@ -115,6 +122,9 @@ class InPlaceValue(Value):
                 self.has_view = True
                 self.array = copy
             return super().writable_view()
+
+
+_place_of = attrgetter("place")
 
 
 def donated(arrays: Arrays) -> Arrays:
@@ -279,16 +289,16 @@ class InPlaceUpdate:
                 return self._run(kind, jax.device_put(arguments, self._device))
 
     def _run(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
-        cells: list[Any] = [p.cell for p in self._solver._variables]
+        cells: list[Any] = Variable.cells_of(self._solver._variables)
         if self.updated:
-            cells += [x.cell for x in self.updated]
+            cells += Variable.cells_of(self.updated)
         arrays = self._solver._state
         if arrays is None or arrays.key is not self._key or arrays.left or Value.held_by(cells) != arrays.values:
             arrays = self._gathered(cells)
         held, executable = arrays.held, self._executable
         mesh = None if self._placements is None else self._placements.mesh
         _, _, params, state, updates = held[-1]
-        with nullcontext() if mesh is None else mesh.turn():
+        with self._solver.updating if mesh is None else mesh.turn():
             if self._opaque:  # the lock stays free for functions on the host that read what is updated
                 results: Any = executable(params, state, arguments)
                 if mesh is not None:
@@ -315,7 +325,7 @@ class InPlaceUpdate:
                 if arrays.left:  # somebody viewed old values meanwhile
                     for i, (cell, value) in enumerate(zip(cells, arrays.values, strict=True)):
                         if value.array is not None and cell.held is value:
-                            cell.held = arrays.values[i] = InPlaceValue(arrays, value.entry, value.index)
+                            cell.held = arrays.values[i] = InPlaceValue(arrays, i)
                 return held[-1][0]
 
     def _placed(self, arrays: Arrays) -> tuple[Arrays, Arrays]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
+from itertools import compress, repeat
+from operator import not_
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -254,9 +256,8 @@ class Solver:
 
     def zero_grad(self) -> None:
         """Set the gradients of all parameters to zero."""
-        cells = [p.grad for p in self._variables]
-        for cell in cells:
-            cell.variable = None
+        cells = Variable.grads_of(self._variables)
+        deque(map(setattr, cells, repeat("variable"), repeat(None)), maxlen=0)
         Value.write(cells, None)
 
     def update(
@@ -279,8 +280,9 @@ class Solver:
         self.unused_change = ""
         check_not_traced("an update of parameters", STEP_TO_TRACE)
         with self.updating:
-            frozen = [p.grad.is_zero for p in self._variables]
-            reached = iter(Value.read([p.grad for p, stays in zip(self._variables, frozen, strict=True) if not stays]))
+            cells = Variable.grads_of(self._variables)
+            frozen = [cell.is_zero for cell in cells]
+            reached = iter(Value.read(compress(cells, map(not_, frozen))))
             grads = [None if stays else next(reached) for stays in frozen]
             self._update(tuple(frozen) if any(frozen) else None, (self._rate, grads))
         call_hooks("post", update_post_hook)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
@@ -95,3 +99,187 @@ def test_what_is_written_in_between_counts(between: Between) -> None:
         p = {name: w.d - 0.05 * w.g for name, w in given.items()}
     for a, b in zip(found[STEPS : STEPS + 3], p.values(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11)
+
+
+# ---------------------------------------------------------------- any order, beside NumPy
+
+RATE, MOMENTUM, DECAY, NORM = 0.1, 0.5, 0.01, 0.05
+
+
+class Loop:
+    """The mean of (tanh(x v) w)^2, its graph built once, and what NumPy makes of the same calls."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        arrays = {"x": (5, 3), "v": (3, 4), "w": (4, 1)}
+        self.now = {name: rng.normal(size=shape) for name, shape in arrays.items()}
+        self.leaves = {name: nn.Variable.from_numpy_array(a, need_grad=name != "x") for name, a in self.now.items()}
+        self.h = F.tanh(self.leaves["x"] @ self.leaves["v"])
+        self.loss = F.mean((self.h @ self.leaves["w"]) ** 2)
+        self.solver = S.Momentum(RATE, MOMENTUM)
+        self.solver.set_parameters({name: self.leaves[name] for name in "vw"})
+        self.gradients: dict[str, np.ndarray] = {}  # those that are not zero
+        self.momenta = {name: np.zeros_like(self.now[name]) for name in "vw"}
+        self.taken: dict[str, np.ndarray] | None = None  # the leaves at the last forward
+        self.passing = {"v", "w"}
+        self.stopped = False
+
+    def forward(self) -> None:
+        self.loss.forward()
+        self.taken = dict(self.now)
+
+    def backward(self, retain: bool = False) -> None:
+        self.loss.backward(retain_grad=retain)
+        at = self.now if self.taken is None else self.taken
+        h = np.tanh(at["x"] @ at["v"])
+        gy = 2 * (h @ at["w"]) / len(h)
+        gh = gy @ at["w"].T
+        arriving = {"w": h.T @ gy, "v": at["x"].T @ (gh * (1 - h**2)) * (not self.stopped)}
+        for name in self.passing & arriving.keys():
+            self.gradients[name] = self.gradients.get(name, 0) + arriving[name]
+        if retain and not self.stopped and "v" in self.passing:
+            np.testing.assert_allclose(self.h.g, gh, rtol=1e-9)
+
+    def read(self) -> None:
+        """What a forward has computed, which later writes do not change."""
+        if self.taken is not None:
+            h = np.tanh(self.taken["x"] @ self.taken["v"])
+            np.testing.assert_allclose(self.h.d, h, rtol=1e-9)
+            np.testing.assert_allclose(self.loss.d, np.mean((h @ self.taken["w"]) ** 2), rtol=1e-9)
+
+    def check(self) -> None:
+        for name in "vw":
+            np.testing.assert_allclose(self.leaves[name].d, self.now[name], rtol=1e-9, atol=1e-13)
+            np.testing.assert_allclose(self.leaves[name].g, self.gradients.get(name, 0), rtol=1e-9, atol=1e-13)
+
+    def zero(self) -> None:
+        self.solver.zero_grad()
+        self.gradients = {}
+
+    def zero_one(self) -> None:
+        self.leaves["v"].grad.zero()
+        self.gradients.pop("v", None)
+
+    def update(self) -> None:
+        self.solver.update()
+        for name, g in self.gradients.items():
+            self.momenta[name] = MOMENTUM * self.momenta[name] + RATE * g
+            self.now[name] = self.now[name] - self.momenta[name]
+
+    def decay(self) -> None:
+        self.solver.weight_decay(DECAY)
+        self.gradients = {name: g + DECAY * self.now[name] for name, g in self.gradients.items()}
+
+    def clip(self) -> None:
+        self.solver.clip_grad_by_norm(NORM)
+        self.gradients = {name: g * min(1, NORM / np.linalg.norm(g)) for name, g in self.gradients.items()}
+
+    def write(self, name: str, how: str) -> None:
+        self.now[name] = self.now[name] * 0.9 + 0.1
+        if how == "a value":
+            self.leaves[name].d = self.now[name]
+        elif how == "a view":
+            self.leaves[name].d[...] = self.now[name]
+        else:
+            self.leaves[name].data = nn.NdArray.from_numpy_array(self.now[name])
+
+    def write_gradient(self) -> None:
+        self.leaves["w"].grad = nn.NdArray.from_numpy_array(np.full((4, 1), 0.3))
+        self.gradients["w"] = np.full((4, 1), 0.3)
+
+    def need(self) -> None:
+        self.passing ^= {"v"}
+        self.leaves["v"].need_grad = "v" in self.passing
+
+    def stop(self) -> None:
+        self.stopped = not self.stopped
+        self.h.need_grad = False if self.stopped else None
+
+    def ask(self) -> None:
+        """Of a value between: none of its gradient is kept, but there is a cell."""
+        self.h.grad.zero()
+
+
+STEP = [(name,) for name in ("forward", "zero", "backward", "update")]
+OTHERS = [(name,) for name in ("read", "check", "zero_one", "decay", "clip", "write_gradient", "need", "stop", "ask")]
+OTHERS += [("backward", True), *[("write", name, how) for name in "xvw" for how in ("a value", "a view", "a cell")]]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.one_of(st.just(STEP), st.sampled_from([[act] for act in STEP + OTHERS])), max_size=14))
+def test_calls_in_any_order_are_those_of_numpy(steps: list[list[tuple[Any, ...]]]) -> None:
+    loop = Loop()
+    for act, *arguments in [call for calls in [STEP, STEP, *steps] for call in calls]:
+        getattr(loop, act)(*arguments)
+    loop.read()
+    loop.check()
+
+
+def test_a_loop_of_adam_is_that_of_numpy() -> None:
+    found = train(S.Adam(0.01, 0.8, 0.99), anew=False)
+    p = {name: w.d.copy() for name, w in leaves().items()}
+    m, v = ({name: np.zeros_like(a) for name, a in p.items()} for _ in range(2))
+    for t in range(1, STEPS + 1):
+        x = data(t - 1)
+        h = np.tanh(x @ p["w1"] + p["b1"])
+        gy = 2 * (h @ p["w2"]) / len(x)
+        gh = gy @ p["w2"].T * (1 - h**2)
+        for name, g in {"w1": x.T @ gh, "b1": gh.sum(0), "w2": h.T @ gy}.items():
+            m[name] = 0.8 * m[name] + 0.2 * g
+            v[name] = 0.99 * v[name] + 0.01 * g * g
+            step = np.sqrt(1 - 0.99**t) / (1 - 0.8**t)
+            p[name] = p[name] - 0.01 * step * m[name] / (np.sqrt(v[name]) + 1e-8)
+    for array, expected in zip(found[STEPS : STEPS + 3], p.values(), strict=True):
+        np.testing.assert_allclose(array, expected, rtol=1e-6)
+
+
+# ---------------------------------------------------------------- Python of a step
+
+
+def calls_in(step: Callable[[], Any]) -> int:
+    """How many functions written in Python a step calls, once it has become one of many."""
+    for _ in range(4):
+        step()
+    count = [0]
+
+    def profile(frame: Any, event: str, _: Any) -> None:
+        count[0] += event == "call"
+
+    gc.collect()
+    gc.disable()
+    outer = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        step()
+    finally:
+        sys.setprofile(outer)
+        gc.enable()
+    return count[0]
+
+
+def steps_of(count: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """A training step, and a loop's, of so many parameters."""
+
+    def made() -> tuple[nn.Variable, dict[str, nn.Variable]]:
+        p = {str(i): nn.Variable.from_numpy_array(1.0 + i, need_grad=True) for i in range(count)}
+        return F.sum(F.stack(*p.values()) ** 2), p
+
+    compiled = nn.train_step(*made(), S.Momentum(0.01))
+    loss, p = made()
+    solver = S.Momentum(0.01)
+    solver.set_parameters(p)
+
+    def classic() -> None:
+        loss.forward()
+        solver.zero_grad()
+        loss.backward()
+        solver.update()
+
+    return compiled, classic
+
+
+def test_python_of_a_step_does_not_grow_with_its_parameters() -> None:
+    (few, few_classic), (many, many_classic) = steps_of(2), steps_of(30)
+    assert calls_in(few) == calls_in(many)
+    # The values of gradients, zero and computed, are objects each; everything else is found in C.
+    assert calls_in(many_classic) - calls_in(few_classic) <= 6 * 28

@@ -148,7 +148,7 @@ class Mesh:
                 moved = arrays[i] = self.put(array, self.sharding(self.axes_of(x, i)), name_of_leaf(x, i))
                 # The cell of a batch keeps its array: otherwise no process would have all of it.
                 if moved is not array and not (self.spans_processes and x.cell.axes is None):
-                    x.cell.keep_moved(array, moved)
+                    x.cell.held.keep_moved(array, moved)
         return arrays
 
     def argument(self, array: Any, name: str, x: Variable | None = None) -> Any:
