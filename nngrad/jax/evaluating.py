@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from .. import functions as F
 from ..extend import Variable, x64_if
@@ -20,7 +20,7 @@ from ..functions.traced import (
     name_of,
     primitives_in,
 )
-from .values import ComplexPair, Delayed, Keys, KnownArray, Value, known, needs_x64
+from .values import ComplexPair, Delayed, Keys, KnownArray, Value, known, needs_x64, read
 
 
 def evaluated(equation: Any, arrays: Sequence[Any]) -> list[Any]:
@@ -40,7 +40,7 @@ def evaluated_now(equation: Any, values: Sequence[KnownArray]) -> list[KnownArra
     would keep all that reads it opaque."""
     on_host = _evaluated_on_host(equation, values)
     if on_host is not None:
-        return [on_host]
+        return on_host
     wide = any([needs_x64(v) for v in (*values, *[v.aval for v in equation.outvars])])
     with jax.ensure_compile_time_eval(), x64_if(wide):
         arrays = [v.array if is_key(v) else jax.numpy.asarray(v.array) for v in values]
@@ -62,6 +62,11 @@ def _iota(*, dtype: Any, shape: Any, dimension: int, **_: Any) -> Any:
     return np.broadcast_to(np.arange(shape[dimension]).astype(dtype).reshape(aligned), shape)
 
 
+def _without_zeros(function: Callable[..., Any]) -> Callable[..., Any]:
+    """None where there is a zero, whose sign may differ."""
+    return lambda x, y, **_: function(x, y) if x.dtype.kind != "f" or np.all(x) else None
+
+
 def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *arrays, **_: function(*arrays)
 
@@ -70,18 +75,27 @@ _ON_HOST: dict[str, Callable[..., Any]] = {
     "add": _of_arrays(np.add),
     "and": _of_arrays(np.bitwise_and),
     "broadcast_in_dim": _broadcast,
+    "ceil": _of_arrays(np.ceil),
     "convert_element_type": lambda x, *, new_dtype, **_: x.astype(new_dtype),
+    "copy": _of_arrays(np.asarray),
+    "div": lambda x, y, **_: x / y if x.dtype.kind == "f" else None,
     "eq": _of_arrays(np.equal),
     "ge": _of_arrays(np.greater_equal),
     "gt": _of_arrays(np.greater),
     "iota": _iota,
+    "is_finite": _of_arrays(np.isfinite),
     "le": _of_arrays(np.less_equal),
     "lt": _of_arrays(np.less),
+    "max": _without_zeros(np.maximum),
+    "min": _without_zeros(np.minimum),
     "mul": _of_arrays(np.multiply),
     "ne": _of_arrays(np.not_equal),
     "neg": _of_arrays(np.negative),
+    "nextafter": _of_arrays(np.nextafter),
     "or": _of_arrays(np.bitwise_or),
     "reshape": lambda x, *, new_sizes, dimensions, **_: x.reshape(new_sizes) if dimensions is None else None,
+    "select_n": lambda which, *cases: np.where(which, *cases[::-1]) if which.dtype == bool else None,
+    "sqrt": _of_arrays(np.sqrt),
     "squeeze": lambda x, *, dimensions, **_: np.squeeze(x, tuple(dimensions)),
     "sub": _of_arrays(np.subtract),
     "transpose": lambda x, *, permutation, **_: x.transpose(permutation),
@@ -90,8 +104,11 @@ _ON_HOST: dict[str, Callable[..., Any]] = {
 them with XLA would take longer than all other work on a small function. None where results might differ."""
 
 
-def _evaluated_on_host(equation: Any, values: Sequence[KnownArray]) -> KnownArray | None:
-    """The results that NumPy computes; None for an equation where they might differ from JAX's."""
+def _evaluated_on_host(equation: Any, values: Sequence[Any]) -> list[KnownArray] | None:
+    """The results that NumPy computes; None for an equation where they might differ from JAX's. It recurses into calls,
+    which are nested a few levels deep at most."""
+    if name_of(equation) in _CALLS:
+        return _called_on_host(called_function(equation), values)
     function = _ON_HOST.get(equation.primitive.name)
     if function is None or equation.effects or any([is_key(v) for v in values]):
         return None
@@ -105,7 +122,25 @@ def _evaluated_on_host(equation: Any, values: Sequence[KnownArray]) -> KnownArra
         y = function(*[np.asarray(v.array, v.dtype) for v in values], **equation.params)
     if y is None or y.shape != result.shape or y.dtype != result.dtype:
         return None
-    return known(y)
+    return [known(y)]
+
+
+_CALLS = {"jit", "custom_jvp_call"}
+
+
+def _called_on_host(called: ClosedJaxpr | None, values: Sequence[Any]) -> list[Any] | None:
+    """The results of a function for known arguments; None unless NumPy computes all of it."""
+    if called is None:
+        return None
+    jaxpr = called.jaxpr
+    inputs = *map(known, called.consts), *values
+    at: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), inputs, strict=True))
+    for equation in jaxpr.eqns:
+        results = _evaluated_on_host(equation, read(equation.invars, at))
+        if results is None:
+            return None
+        at.update(zip(equation.outvars, results, strict=True))
+    return read(jaxpr.outvars, at)
 
 
 # ---------------------------------------------------------------- equations that stay opaque

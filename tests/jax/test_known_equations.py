@@ -18,12 +18,21 @@ FLOATS = np.asarray([[0.1, -0.0, np.inf], [-3.5, np.nan, 1e-3]], np.float32)
 WHOLE = np.asarray([[2**31 - 1, -5, 0], [7, 3, -(2**31)]], np.int32)
 TRUTHS = WHOLE > 0
 PAIRS = {"add": lax.add, "sub": lax.sub, "mul": lax.mul, "eq": lax.eq, "ne": lax.ne, "lt": lax.lt, "le": lax.le,
-         "gt": lax.gt, "ge": lax.ge}  # fmt: skip
+         "gt": lax.gt, "ge": lax.ge, "min": lax.min, "max": lax.max}  # fmt: skip
 CASES: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     *[(f, (x, x[::-1].copy())) for f in PAIRS.values() for x in (FLOATS, WHOLE)],
     *[(f, (np.float32(0.3), np.float32(0.7))) for f in PAIRS.values()],
     *[(f, (x, x[::-1].copy())) for f in (lax.bitwise_and, lax.bitwise_or) for x in (WHOLE, TRUTHS)],
     (lax.neg, (FLOATS,)), (lax.neg, (WHOLE,)),
+    *[(f, (FLOATS[:, ::2], FLOATS[::-1, ::2].copy())) for f in (lax.min, lax.max, lax.div, lax.nextafter)],
+    *[(lax.nextafter, (FLOATS, np.full_like(FLOATS, x))) for x in (np.inf, 0.0)],
+    *[(lax.div, (x, np.full_like(x, 3))) for x in (FLOATS, WHOLE)],
+    *[(f, (np.abs(np.linspace(-7, 9, 99, dtype="f")),)) for f in (lax.sqrt, lax.ceil)],
+    *[(f, (FLOATS,)) for f in (lax.sqrt, lax.ceil, lax.is_finite, jnp.copy)],
+    *[(lax.select_n, (TRUTHS, x, x[::-1].copy())) for x in (FLOATS, WHOLE)],
+    *[(lax.select_n, (which, WHOLE, -WHOLE)) for which in (TRUTHS[0, 0], TRUTHS.astype(np.int32))],
+    (jax.jit(lambda x: jnp.where(x > 0, x / 3, -x)), (FLOATS,)), (jax.jit(lambda x: (jnp.sin(x) + 1)[0]), (FLOATS,)),
+    (jax.nn.relu, (WHOLE,)), (jax.jit(jax.nn.relu), (FLOATS,)),
     (lambda x: lax.convert_element_type(x, jnp.int32), (np.asarray([-2.5, 1e20, np.nan], np.float32),)),
     (lambda x: lax.convert_element_type(x, jnp.float32), (WHOLE,)),
     (lambda x: lax.convert_element_type(x, jnp.float16), (np.asarray([1e9, 0.1], np.float32),)),

@@ -613,3 +613,50 @@ def test_a_rule_that_calls_its_function_again_is_read_once() -> None:
     (g,) = nn.grad(y, x)
     (h,) = nn.grad(g, x)
     assert (float(g.d), float(h.d)) == (9 * 2.0**8, 72 * 2.0**7)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def sine_until(order: int, x: jax.Array) -> jax.Array:
+    """sin(x), whose derivatives are sin(x) up to this order, and 0 after it."""
+    return jnp.sin(x)
+
+
+@sine_until.defjvp
+def sine_until_jvp(order: int, primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    return sine_until(order, x), t * (sine_until(order - 1, x) if order else 0 * x)
+
+
+def test_a_rule_that_calls_itself_with_other_numbers_is_told_apart() -> None:
+    """Values, and first derivatives up to what they call, are equal for all orders but 0."""
+    for order in (6, 1, 0, 2, 1):
+        for k in range(4):
+            by_nngrad, by_jax = functools.partial(sine_until, order), functools.partial(sine_until, order)
+            for _ in range(k):
+                by_nngrad, by_jax = nj.grad(by_nngrad), jax.grad(by_jax)
+            expected = np.sin(0.3) if k <= order else 0.0
+            np.testing.assert_allclose(by_nngrad(0.3), expected, rtol=1e-6)
+            np.testing.assert_allclose(by_jax(0.3), expected, rtol=1e-6)
+            x = nn.Variable.from_numpy_array(np.float32(0.3), need_grad=True)
+            y = F.jax_function(functools.partial(sine_until, order))(x)
+            for _ in range(k):
+                (y,) = nn.grad(y, x)
+            np.testing.assert_allclose(y.d, expected, rtol=1e-6)
+
+
+def test_a_jvp_that_calls_its_function_again_is_read_once_at_each_order() -> None:
+    read: list[int] = []
+
+    @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+    def power(n: int, x: jax.Array) -> jax.Array:
+        return x**n
+
+    @power.defjvp
+    def power_jvp(n: int, primals: Any, tangents: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        read.append(n)
+        return power(n, x), n * power(n - 1, x) * t
+
+    slope = nj.grad(lambda a: nj.grad(lambda x: power(9, a * x))(2.0))
+    np.testing.assert_allclose(jax.jit(slope)(1.0), 81 * 2.0**8, rtol=1e-6)
+    assert set(read) <= {9, 8, 7}

@@ -135,7 +135,7 @@ def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ())
     computed = frozen(inner, False)
     if not derivatives:
         return computed
-    derivative, rule = None, _function_of_rule(call)
+    rule, derivative = _rule_and_numbers(call)
     within_its_own = any([computed == outer or (rule is not None and rule is of_outer) for outer, of_outer in around])
     if not within_its_own and len(around) < _MOST_DERIVATIVES:
         known = _derivatives.get({})
@@ -194,8 +194,10 @@ def derivative_of(call: Any) -> ClosedJaxpr:
     """The custom derivative of a call, by the rule as it is now: forward (JVP) or reverse (VJP)."""
     run = jaxpr_as_fun(alone(call))
     abstract = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.invars]
-    first, count = count_closed_over(call), len(abstract)  # rules do not differentiate the closure
     forward = name_of(call) == "custom_jvp_call"
+    parameters = parameters_of(call)
+    lifted = _given_rule(parameters["jvp_jaxpr_fun"], 0)[1] if "jvp_jaxpr_fun" in parameters else 0
+    first, count = count_closed_over(call) + lifted, len(abstract)  # rules do not differentiate the closure
     moved = abstract[first:] if forward else [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.outvars]
     if forward:
         floating, none = jnp.inexact, jax.dtypes.float0
@@ -374,17 +376,50 @@ def _spec(v: Any) -> Spec:
 # ---------------------------------------------------------------- the rules of custom derivatives
 
 
-def _function_of_rule(call: Any) -> Any:
-    """The function that its author gave as the rule of a call; None if JAX wraps it in another way. A derivative that
-    calls the same rule again, as that of an ODE solver does with another right-hand side, says no more of it."""
+def _rule_and_numbers(call: Any) -> tuple[Any, Hashable]:
+    """The function that its author gave as the rule of a call, None if JAX wraps it in another way; and the static
+    arguments of a JVP, which are numbers and names. A derivative that calls the same rule again, as that of an ODE
+    solver does with another right-hand side, or of a polynomial with a lower degree, says no more of it than these."""
     parameters = parameters_of(call)
-    return getattr(parameters.get("bwd", parameters.get("jvp_jaxpr_fun")), "f", None)
+    if "bwd" in parameters:
+        return getattr(parameters["bwd"], "f", None), None
+    rule, _ = _given_rule(parameters.get("jvp_jaxpr_fun"), 0)
+    given = _closed_over(_closed_over(rule).get("fn")).get("jvp")
+    arguments = [held for wrapper, held in getattr(given, "transforms", ()) if wrapper.__name__ != "_flatten_jvp"]
+    numbers, tree = jax.tree.flatten(jax.tree.map(lambda x: getattr(x, "val", x), arguments))
+    if given is None or not all([isinstance(x, int | float | str) for x in jax.tree.leaves(numbers)]):
+        return getattr(rule, "f", None), None
+    return given.f, (frozen(numbers), tree)
+
+
+def _given_rule(rule: Any, count: int) -> tuple[Any, int]:
+    """A JVP rule as in the trace of its author's function, and the number of leading inputs that it does not take: each
+    time JAX traces a call again, it wraps the rule in one that leaves out `num_consts` more."""
+    while lifted := _closed_over(_closed_over(_closed_over(rule).get("fn")).get("jvp")):
+        if not {"jvp_jaxpr_fun", "num_consts"} <= lifted.keys():
+            break
+        rule, count = lifted["jvp_jaxpr_fun"], count + lifted["num_consts"]
+    return rule, count
+
+
+def _closed_over(function: Any) -> dict[str, Any]:
+    """The variables in the closure of a function, or of that in a wrapper of JAX's."""
+    function = getattr(function, "f", function)
+    if not isinstance(function, FunctionType):
+        return {}
+    with contextlib.suppress(ValueError):  # an empty cell
+        held = [cell.cell_contents for cell in function.__closure__ or ()]
+        return dict(zip(function.__code__.co_freevars, held, strict=True))
+    return {}
 
 
 def rules_of(call: Any) -> Hashable:
     """A key for the custom rules of a call. Keys are equal if the user's functions are the same, in the same wrappers
     of JAX. What JAX stores in these about one trace does not count."""
     rules = {key: value for key, value in parameters_of(call).items() if key not in _NO_RULES}
+    if "jvp_jaxpr_fun" in rules:
+        rule = _given_rule(rules["jvp_jaxpr_fun"], rules.get("num_consts", 0))
+        rules["jvp_jaxpr_fun"], rules["num_consts"] = rule
     return tuple([(key, _wrapped(value, _MOST_WRAPPERS)) for key, value in sorted(rules.items())])
 
 
@@ -410,10 +445,7 @@ def _held_by_wrapper(value: Any) -> Sequence[Any] | None:
     if not isinstance(value, FunctionType) or not (value.__module__ or "").startswith("jax."):
         return None
     of_traces = _MEMORY if value.__name__ == "memoized" else ()
-    named = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-    with contextlib.suppress(ValueError):  # an empty cell
-        return value.__code__, *[cell.cell_contents for name, cell in named if name not in of_traces]
-    return None
+    return value.__code__, *[held for name, held in _closed_over(value).items() if name not in of_traces]
 
 
 _NO_RULES = {"call_jaxpr", "jaxpr", "out_trees"}
