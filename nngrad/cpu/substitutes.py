@@ -20,6 +20,7 @@ from ..extend import Block, Call, Op, Spec, bodies_in
 from ..functions.arithmetic import widened
 from ..functions.axes import axes_of
 from ..functions.barriers import computed_once, known_after
+from ..functions.bodies.scans import scan_of_body
 from ..functions.reduction import kept, reduced_count
 from .convolutions import CONVOLUTIONS, Choice, Forward
 from .thresholds import FEW_ROWS, MANY_SUMS, TALL, WRITTEN_ANEW
@@ -97,8 +98,15 @@ def _by_itself(op: Op) -> Choice:
     return lambda specs, arguments: forward
 
 
+def _one_by_one(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
+    """For steps that could run at once: one by one, so that what a step computes stays in cache."""
+    one_by_one: Forward = lambda *x, **named: scan_of_body.forward(*x, **named | {"unroll": 1})  # noqa: E731
+    return None if arguments["unroll"] else one_by_one
+
+
 SUBSTITUTES: dict[Op[Any, Any], Choice] = {
     F.optimization_barrier: lambda specs, arguments: known_after,
+    scan_of_body: _one_by_one,
     F.sum: _sum,
     F.weighted_points: _by_itself(F.weighted_points),
     F.weighted_points_weight_grad: _by_itself(F.weighted_points_weight_grad),

@@ -11,8 +11,9 @@ from ..graph import Array, Variable, composite
 from ..graph.arguments import Scalar, Share, as_int, coerced
 from ..graph.leaf import as_variables
 from ..graph.signatures import explained_by_name
-from . import activation, array, comparison, contractions, indexing, linear, movement, reduction, stochastic
-from .query_blocks import by_blocks
+from . import activation, array, comparison, contractions, indexing, linear, loops, movement, reduction, stochastic
+from .query_blocks import by_blocks, is_long
+from .shaping import swapaxes
 
 
 @composite
@@ -50,12 +51,23 @@ def attention(
     mask = None if mask is None else _with_four_axes(mask, (batch, heads, targets, sources))
     if not sources:
         return array.constant(0, shape=(batch, heads, targets, value.shape[3]), dtype=dtype)
-    # XLA joins the batch axes of a product. If one of them is 1 they are joined here, so that weights have one shape
-    # throughout: XLA would write them once for each. Two longer ones may be spread over devices, and stay.
-    lead = (batch * shared,) if 1 in (batch, shared) else (batch, shared)
     groups = heads // shared
-    k, v = (movement.reshape(array.in_dtype(x, wide), shape=(*lead, *x.shape[2:])) for x in (key, value))
-    arrays = {"query": array.in_dtype(query, wide) * (size**-0.5 if scale is None else scale)}
+    if shared > 1 and is_long(targets, sources):
+        apart = [query, key, value, *([] if mask is None or mask.shape[1] == 1 else [mask])]
+        y = loops.each(
+            lambda of: attention.body(of[0], of[1], of[2], of[3] if of[3:] else mask, causal, scale, dropout),
+            [_parted(x, shared) for x in apart],
+        )
+        return movement.reshape(movement.transpose(y, axes=(1, 0, 2, 3, 4)), shape=(batch, heads, *y.shape[3:]))
+    # XLA joins the batch axes of a product, and drops those of 1. Those are dropped here, for weights to have one shape
+    # throughout: XLA would write them once for each. Two longer ones may be spread over devices, and stay.
+    lead = tuple([n for n in (batch, shared) if n != 1])
+    # With sources last, a gradient that sums over queries has them last: XLA takes half as long for such a product.
+    k, v = (
+        swapaxes(movement.reshape(array.in_dtype(x, wide), shape=(*lead, *x.shape[2:])), -1, -2) for x in (key, value)
+    )
+    factor = size**-0.5 if scale is None else scale
+    arrays = {"query": array.in_dtype(query, wide)}
     if mask is not None and mask.shape[2] != 1:
         arrays["mask"] = mask
     if causal:
@@ -65,19 +77,26 @@ def attention(
         many = of["query"].shape[2]
         together = (*lead, groups * many)
         products = contractions.einsum(
-            movement.reshape(of["query"], shape=(*together, size)), k, equation="...td,...sd->...ts"
+            movement.reshape(of["query"] * factor, shape=(*together, size)), k, equation="...td,...ds->...ts"
         )
         added, blind = _added(of.get("mask", mask), of.get("number"), sources, wide)
         if added is not None and groups > 1:
             products = movement.reshape(products, shape=(batch, heads, many, sources))
-        elif added is not None and len(lead) == 1:
-            added = movement.reshape(added, shape=(added.shape[0] * added.shape[1], *added.shape[2:]))
+        elif added is not None and len(lead) < 2:
+            joined = (added.shape[0] * added.shape[1],) if lead else ()
+            added = movement.reshape(added, shape=(*joined, *added.shape[2:]))
         weights = movement.reshape(_weights(products, added, None, dropout), shape=(*together, sources))
-        y = contractions.einsum(weights, v, equation="...ts,...sd->...td")
+        y = contractions.einsum(weights, v, equation="...ts,...ds->...td")
         y = movement.reshape(y, shape=(batch, heads, many, value.shape[3]))
         return y if blind is None else indexing.where(blind, 0, y)
 
     return array.in_dtype(by_blocks(average, arrays, sources), dtype)
+
+
+def _parted(x: Variable, shared: int) -> Variable:
+    """An array (batch, heads, ...) in `shared` groups of heads, along a new first axis."""
+    x = movement.reshape(x, shape=(x.shape[0], shared, x.shape[1] // shared, *x.shape[2:]))
+    return movement.transpose(x, axes=(1, 0, 2, 3, 4))
 
 
 def _check(query: Variable, key: Variable, value: Variable) -> None:

@@ -65,6 +65,7 @@ def scan(
             dtype.
         ValueError: The lengths do not fit, a carry changes its shape, or the body updates one of its arguments.
     """
+    checked_count(unroll, "scan: unroll")
     return scanned(check_body(body, "body", "scan"), init, xs, length, reverse, unroll, "scan", body)
 
 
@@ -82,7 +83,6 @@ def scanned(
     except ValueError as error:
         error.add_note(f"for the body of {owner}{place_of_function(written)}")
         raise
-    checked_count(unroll, f"{owner}: unroll")
     if not isinstance(reverse, bool | np.bool_):
         raise TypeError(f"{owner}: reverse must be True or False, got {reverse!r}")
     results: Any = None
@@ -159,6 +159,11 @@ def map(function: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 - as jax.
     """
     check_body(function, "function", "map")
     return scanned(lambda _, x: (None, function(x)), None, xs, None, False, 1, "map", function)[1]
+
+
+def each(function: Callable[[Any], Any], xs: Any) -> Any:
+    """`map` of a function that keeps a CPU busy: on other platforms it is applied to all slices at once."""
+    return scanned(lambda _, x: (None, function(x)), None, xs, None, False, 0, "each", function)[1]
 
 
 def _names(*trees: Any, of: Sequence[str] = ("init", "xs")) -> list[str]:

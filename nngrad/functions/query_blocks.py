@@ -5,6 +5,9 @@ gradient recomputes the weights of a block when it needs them, and accumulates t
 blocks. It is again a loop over blocks, and differentiable in the same way. Without the checkpoint, the gradient of the
 loop would turn its sums of products into one product of stacks, of all weights.
 
+On CPUs one head is computed after another (`loops.each`): its weights stay in cache, and XLA's products of plain
+matrices are faster than those with batch axes. A gradient takes 0.85 of the time, and half the memory.
+
 Causal attention computes the blocks above the diagonal too, and masks them. Three exact ways to skip them were
 measured, none of which is better at every order within 1.15 of the time to compile: rectangles of a quarter of the
 length as more of the batch (0.8 to 1.2 of the time, 2.3 to 3.5 of the memory), block i folded with block n - 1 - i
@@ -26,6 +29,11 @@ WEIGHTS_AT_ONCE = 1 << 18
 long as one product; from a million on it takes less time, since a block stays in cache."""
 
 
+def is_long(targets: int, sources: int) -> bool:
+    """Whether there are so many weights of a head that they are computed by blocks."""
+    return targets > BLOCK and targets * sources > WEIGHTS_AT_ONCE
+
+
 def by_blocks(
     average: Callable[[Mapping[str, Variable]], Variable], arrays: Mapping[str, Variable], sources: int
 ) -> Variable:
@@ -35,7 +43,7 @@ def by_blocks(
     array, and of the result. It may also read arrays that are the same for all queries.
     """
     targets = next(iter(arrays.values())).shape[2]
-    if targets <= BLOCK or targets * sources <= WEIGHTS_AT_ONCE:
+    if not is_long(targets, sources):
         return average(arrays)
     count = -(-targets // BLOCK)
     size = -(-targets // count)

@@ -24,7 +24,8 @@ class Loop(NamedTuple):
     reverse: bool
     """True if the steps go from the last slice to the first."""
     unroll: int
-    """The number of steps that are unrolled into one iteration of XLA's loop."""
+    """The number of steps that are unrolled into one iteration of XLA's loop. 0: all run at once, except on CPUs and if
+    they carry something."""
     segments: tuple[int, ...] = ()
     """The number of steps of a segment, if gradients recompute what they need segment by segment; then that of the
     segments into which each is cut in turn; and so on."""

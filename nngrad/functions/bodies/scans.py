@@ -242,9 +242,13 @@ def scan_of_body(
     """
     loop = Loop(body, fixed, carries, length, reverse, unroll, segments)
     same, first, scanned = x[:fixed], x[fixed : loop.first_slice], x[loop.first_slice :]
+    # If moving axes of size 1 has changed its layout, XLA copies an array for a loop, so loops get none of these axes.
+    ones = [[a for a in range(1, x.ndim) if x.shape[a] == 1] for x in scanned]
+    scanned = tuple(map(lax.squeeze, scanned, ones))
 
     def step(carry: tuple[Any, ...], slices: tuple[Any, ...]) -> tuple[Any, Any]:
-        operands = (*same, *carry, *slices)
+        whole = [lax.expand_dims(x, [a - 1 for a in axes]) for x, axes in zip(slices, ones, strict=True)]
+        operands = (*same, *carry, *whole)
         values = body.run(operands)
         after = body.picked(operands, values, body.outputs[:carries])
         return tuple(after), tuple(body.picked(operands, values, loop.stacked))
@@ -252,6 +256,8 @@ def scan_of_body(
     def scan(step: Any, carry: Any, slices: Any, length: int) -> Any:
         return lax.scan(step, carry, slices, length=length, reverse=reverse, unroll=max(1, min(unroll, length)))
 
+    if not unroll and not carries:
+        return tuple(jax.vmap(lambda *slices: step((), slices)[1], axis_size=length)(*scanned))
     if not segments:
         last, stacks = scan(step, tuple(first), tuple(scanned), length)
         return (*last, *stacks)
