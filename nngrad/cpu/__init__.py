@@ -4,6 +4,7 @@ Importing this package registers them. Facts about ops that only they read are d
 `substitutes.py`).
 """
 
+from .. import functions as F
 from ..extend import register_pass
 from .facts import CHANNELS_LAST, TAKEN_FOR_LIGHT
 from .layouts import with_channels_last
@@ -22,7 +23,7 @@ register_pass(
 )  # fmt: skip
 register_pass(
     "cpu", "roll", with_recurrences_rolled, what="unrolled recurrences to turn into loops",
-    may_apply=lambda block: len(block.steps) >= LEAST_CALLS,
+    may_apply=lambda block: len(block.steps) >= LEAST_CALLS and F.recomputed not in block.ops,
 )  # fmt: skip
 register_pass(
     "cpu", "sine_once", with_sines_once, what="sines that would be computed several times",

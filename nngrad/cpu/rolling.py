@@ -8,7 +8,8 @@ gradient, is accumulated. Parts that are added up in one array, such as the grad
 once.
 
 It pays if steps share the arrays they compute with. Layers with their own weights would have to be stacked, and their
-gradients unstacked; they stay as they are.
+gradients unstacked; they stay as they are. So do programs that recompute values to save memory: a loop would stack the
+values of all steps where those of a few are read. An LSTM of 64 steps then took 13 MB instead of 4.
 """
 
 from __future__ import annotations

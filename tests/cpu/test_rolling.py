@@ -117,6 +117,15 @@ def test_memory_is_no_more() -> None:
     assert sizes[0].temp_size_in_bytes <= sizes[1].temp_size_in_bytes
 
 
+def test_a_program_that_recomputes_stays_as_it_is() -> None:
+    x, w = (V(a, need_grad=True) for a in drawn((40, BATCH, WIDTH), (2 * WIDTH, 4 * WIDTH)))
+    loss = lstm_in_graphs(x, w)
+    for recompute, rolled in (("sqrt", False), (None, True)):
+        program = linearize([loss, *nn.grad(loss, [w], recompute=recompute)]).program
+        assert (F.recomputed in program.block.ops) is not rolled
+        assert bool(prepared(program).block.rolled_loops) is rolled
+
+
 def test_it_can_be_switched_off() -> None:
     with nn.passes(without=["roll"]):
         program = linearize(lstm(12, 1)[0]).program
