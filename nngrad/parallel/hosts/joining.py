@@ -39,8 +39,8 @@ def initialize(
 ) -> Membership:
     """Join the processes that a launcher has started, so that they compute together; call it before anything else.
 
-    It detects SLURM, Open MPI and whatever else `jax.distributed.initialize` knows, other
-    MPIs if `mpi4py` is installed, and the environment variables `JAX_COORDINATOR_ADDRESS`, `NNGRAD_PROCESS_COUNT` and
+    It detects SLURM, Open MPI and whatever else `jax.distributed.initialize` knows, other MPIs if `mpi4py` is
+    installed, and the environment variables `JAX_COORDINATOR_ADDRESS`, `NNGRAD_PROCESS_COUNT` and
     `NNGRAD_PROCESS_INDEX`. Afterwards `jax.devices()` lists the devices of all processes, and `nn.mesh` uses them. In a
     single process it does nothing, and neither does a second call.
 
