@@ -4,9 +4,8 @@ Importing this package registers them. Facts about ops that only they read are d
 `substitutes.py`).
 """
 
-from .. import functions as F
 from ..extend import register_pass
-from .facts import CHANNELS_LAST, TAKEN_FOR_LIGHT
+from .facts import CHANNELS_LAST, KEPT_UNROLLED, TAKEN_FOR_LIGHT
 from .layouts import with_channels_last
 from .once import with_sines_once, with_sums_once
 from .rolling import with_recurrences_rolled
@@ -23,7 +22,7 @@ register_pass(
 )  # fmt: skip
 register_pass(
     "cpu", "roll", with_recurrences_rolled, what="unrolled recurrences to turn into loops",
-    may_apply=lambda block: len(block.steps) >= LEAST_CALLS and F.recomputed not in block.ops,
+    may_apply=lambda block: len(block.steps) >= LEAST_CALLS and KEPT_UNROLLED.isdisjoint(block.ops),
 )  # fmt: skip
 register_pass(
     "cpu", "sine_once", with_sines_once, what="sines that would be computed several times",

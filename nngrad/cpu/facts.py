@@ -107,3 +107,7 @@ last."""
 TAKEN_FOR_LIGHT: frozenset[Op[Any, Any]] = frozenset({F.sin, F.cos, F.tan})
 """Ops that XLA considers as cheap as a product and recomputes in each loop that reads them, but that are many times
 slower."""
+
+KEPT_UNROLLED: frozenset[Op[Any, Any]] = frozenset({F.recomputed})
+"""Ops whose programs are not rolled into loops: a loop would stack the values of all steps, which are recomputed so as
+not to be kept."""
