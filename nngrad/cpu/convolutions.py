@@ -83,7 +83,7 @@ def _in_patches(weight: Shape, arguments: Mapping[str, Any], side: Side) -> Forw
         return None
     out, taken, under = weight[0], weight[-1], math.prod(weight[1:-1])
     if under == 1:
-        pays = max(coerced(Ints, arguments["stride"], "stride")) > 1
+        pays = taken > FEW_CHANNELS or max(coerced(Ints, arguments["stride"], "stride")) > 1
     else:
         pays = side == "product" and taken <= FEW_CHANNELS and under <= MOST_TAPS and under * taken <= 2 * out
     return _side(_by_patches, side) if pays else None

@@ -161,8 +161,10 @@ FORMS: list[dict[str, Any]] = [
      "taken": 2, "out": 6, "last": False},
     {"sizes": (9, 9), "kernel": (9, 8), "pad": (0, 1), "stride": (1, 1), "dilation": (1, 1), "group": 2, "taken": 2,
      "out": 2, "last": False},
+    {"sizes": (4, 3), "kernel": (1, 1), "pad": (1, 0), "stride": (1, 1), "dilation": (1, 1), "group": 1, "taken": 5,
+     "out": 2, "last": True},
 ]  # fmt: skip
-"""In groups: of single channels, of a few, with large kernels."""
+"""In groups: of single channels, of a few, with large kernels; and with kernels of one element."""
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -186,11 +188,13 @@ def test_forms_on_cpus_give_the_same(dtype: str) -> None:
         np.testing.assert_allclose(value, expected, **close)
 
 
-@pytest.mark.parametrize("kernel, left", [((16, 3, 3, 3), 2), ((8, 3, 1, 1), 0), ((8, 3, 3, 3), 3)])
-def test_little_under_a_kernel_is_one_product_on_cpus(kernel: tuple[int, ...], left: int) -> None:
+@pytest.mark.parametrize("kernel, stride, left", [
+    ((16, 3, 3, 3), 2, 2), ((8, 3, 1, 1), 2, 0), ((8, 3, 3, 3), 2, 3), ((8, 8, 1, 1), 1, 0), ((8, 3, 1, 1), 1, 3),
+])
+def test_little_under_a_kernel_is_one_product_on_cpus(kernel: tuple[int, ...], stride: int, left: int) -> None:
     """So many of a convolution and its two gradients are left to the library."""
-    x, w = nn.Variable((2, 3, 9, 9), need_grad=True), nn.Variable(kernel, need_grad=True)
-    y = F.convolution(x, w, stride=2)
+    x, w = nn.Variable((2, kernel[1], 9, 9), need_grad=True), nn.Variable(kernel, need_grad=True)
+    y = F.convolution(x, w, stride=stride)
     text = jax.jit(nn.to_jax([y, *nn.grad(F.sum(y**2), [x, w])], [x, w])).lower(x.d, w.d).as_text()
     assert jax.default_backend() != "cpu" or text.count("stablehlo.convolution") == left
 
