@@ -28,6 +28,7 @@ from ..graph.process import check_not_traced, interrupt_safe
 from ..graph.spec import x64_if
 from ..graph.thresholds import MOST_SUMS
 from ..graph.value import Value
+from ..graph.variable import grads_of
 from .fused import Fused, FusedKey, Passed, at, fused_for, gradient_graph, passed
 from .plans import Run, RunPlan, is_watched, numbers_of, plan_of, present
 from .reading import keep_exchanged, run_one_by_one, take_snapshot
@@ -201,7 +202,7 @@ def _gradients_from(
     key = FusedKey(wanted, inside, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
     if reached_leaves:
         reached_leaves.record(reached_leaves.of(outputs, [plan.leaves[i] for i in wanted], plan.functions))
-    cells = Variable.grads_of([plan.leaves[i] for i in wanted])
+    cells = grads_of([plan.leaves[i] for i in wanted])
     if options.op_by_op or is_watched(outputs):
         if plan.group is not None and snapshot.is_forward:
             snapshot.compute()  # reading the forward in one process must not wait for others
@@ -338,9 +339,10 @@ _accumulating = threading.RLock()
 def accumulate(arrived: Gradients, retained: Gradients) -> None:
     """Add arrays to the contents of cells, and replace those of others, all atomically."""
     with _accumulating:
-        cells = list(map(operator.itemgetter(0), arrived))
-        if not retained and all([cell.is_empty for cell in cells]) and len({*cells}) == len(cells):
-            Value.write(cells, map(operator.itemgetter(1), arrived))
+        cells = [cell for cell, _ in arrived]
+        are_empty = Value.all_zero(Value.held_by(cells)) or all([cell.is_empty for cell in cells])
+        if are_empty and not retained and len({*cells}) == len(cells):
+            Value.write(cells, [gx for _, gx in arrived])
             return
         parts = {cell: [gy] for cell, gy in retained}
         for cell, gx in arrived:

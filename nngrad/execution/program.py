@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import compress, count, repeat
-from operator import attrgetter, is_not
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +13,7 @@ from ..graph.block import Block
 from ..graph.placement import Axes, Mesh, Processes, group_of, running_on, several_processes
 from ..graph.process import Process, check_process
 from ..graph.value import Value
+from ..graph.variable import cells_of
 
 
 class Program(NamedTuple):
@@ -74,9 +73,6 @@ def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
     return run
 
 
-_key_source_of = attrgetter("key_source")
-
-
 def arrays_of(
     leaves: Sequence[Variable], draw: bool = True, often: bool = False, mesh: Mesh | None = None
 ) -> list[Any]:
@@ -88,9 +84,9 @@ def arrays_of(
     """
     if Process.cannot_compute:  # cheaper than a call; every run passes here
         check_process()
-    cells = Variable.cells_of(leaves)
+    cells = cells_of(leaves)
     keys: dict[int, Any] = {}
-    for i in compress(count(), map(is_not, map(_key_source_of, leaves), repeat(None))):
+    for i in [i for i, x in enumerate(leaves) if x.key_source is not None]:
         if draw or cells[i].is_zero:
             source = leaves[i].key_source
             keys[i] = source() if draw else source.ahead()  # type: ignore[misc, union-attr]

@@ -19,6 +19,7 @@ from ..graph.event import Event, Kind
 from ..graph.placement import several_processes
 from ..graph.process import at_once
 from ..graph.value import OutputGroup, Thunk, Value
+from ..graph.variable import cells_of
 from .compiled import executables
 from .interpret import More, interpret
 from .lower import Linearized, Program, linearize
@@ -207,7 +208,7 @@ def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> R
         for leaf, array, last in zip(plan.leaves, arrays, before.arrays, strict=True):
             if array is last and array.__class__ is np.ndarray:
                 leaf.cell.held.as_jax()  # it stays, and JAX would move it anew at each forward
-    run = Run(plan, arrays, Variable.cells_of((*outputs, *plan.kept, *plan.updated)))
+    run = Run(plan, arrays, cells_of((*outputs, *plan.kept, *plan.updated)))
     for y in (*outputs, *plan.kept):
         y._at = run
     for group, serials in plan.members.items():

@@ -50,7 +50,7 @@ from ..graph.signatures import explained
 from ..graph.spec import Spec, array_of, dtype_of, spec_of, x64_if
 from ..graph.traverse import as_made, functions_of, operands_first
 from ..graph.value import Value, on_host
-from ..graph.variable import leaf_of
+from ..graph.variable import cells_of, grads_of, leaf_of
 from ..rewrite.builder import RULES, rewriting_rule
 from ..rewrite.sums import summands
 
@@ -60,12 +60,12 @@ __all__ = [
     "Op", "PassEvent", "Program", "Request", "RolledLoop", "RuleCall", "ShapeArgument",
     "SourceLocation", "Spec", "Static", "Switched", "Value", "Variable", "WithBlock", "Within", "adjoint_pair",
     "apply", "array_of", "arrays_of", "as_made", "as_variable", "as_variables", "backward", "bilinear_family",
-    "bodies_in", "build_options", "check_not_traced", "check_process", "checked_choice", "checked_count", "close",
-    "coerced", "composite", "contained", "create", "device_of", "did_you_mean",
+    "bodies_in", "build_options", "cells_of", "check_not_traced", "check_process", "checked_choice", "checked_count",
+    "close", "coerced", "composite", "contained", "create", "device_of", "did_you_mean",
     "differentiable", "dtype_of", "emitted", "engine", "executables", "explained", "functions_of", "grad",
-    "host_array", "interpret", "interrupt_safe", "jax_internal", "key_of", "leaf_of", "leaves_of", "linearize",
-    "lower", "lowering_passes", "missing_in_jax", "named_axes", "no_attribute", "non_differentiable", "on_host",
-    "op", "operands_first", "path_between", "pause_collector", "placeholder", "placement", "prepared", "provide",
-    "reached_leaves", "register_pass", "results_of", "rewriting_rule", "slopes", "spec_of", "summands", "variables",
-    "warn_user", "watch", "watching_for_users_code", "x64_if",
+    "grads_of", "host_array", "interpret", "interrupt_safe", "jax_internal", "key_of", "leaf_of", "leaves_of",
+    "linearize", "lower", "lowering_passes", "missing_in_jax", "named_axes", "no_attribute", "non_differentiable",
+    "on_host", "op", "operands_first", "path_between", "pause_collector", "placeholder", "placement", "prepared",
+    "provide", "reached_leaves", "register_pass", "results_of", "rewriting_rule", "slopes", "spec_of", "summands",
+    "variables", "warn_user", "watch", "watching_for_users_code", "x64_if",
 ]  # fmt: skip

@@ -73,6 +73,8 @@ class Value:
     """The place of the array among those that the owner holds."""
     held_once: int = next(map(getrefcount, (object(),)))
     """The count of `getrefcount` for an object with a single reference, from an attribute or a tuple."""
+    source: Any = None
+    """What a thunk is computed from, a Spec for zeros; None once it is, and for values that are no thunks."""
     array: Any
     """A `jax.Array` or a small `np.ndarray`, which nobody writes to unless it has a view; None until it is computed."""
     has_view: bool
@@ -98,6 +100,16 @@ class Value:
         del before  # only now, because releasing values may run code
 
     @staticmethod
+    def all_zero(values: Iterable[Value]) -> bool:
+        """True if all values are zeros that nobody has written or read."""
+        return all([v.source.__class__ is Spec for v in values])
+
+    @staticmethod
+    def none_zero(values: Iterable[Value]) -> bool:
+        """True if no value is zeros that nobody has written or read."""
+        return not any([v.source.__class__ is Spec for v in values])
+
+    @staticmethod
     def read(cells: Iterable[NdArray]) -> list[Any]:
         """The arrays in several cells, read atomically."""
         return Value.arrays_of(Value.held_by(cells))
@@ -118,7 +130,8 @@ class Value:
         if len(owners) == 1:
             (owner,) = owners
             with owner.lock:
-                return [v.raw() if a is None else a for v, a in zip(values, owner.owned(values), strict=True)]
+                arrays = owner.owned(values)
+                return [v.raw() if a is None else a for v, a in zip(values, arrays, strict=True)]
         with ExitStack() as stack:
             for owner in sorted(owners, key=id):  # in a fixed order, so that two readers cannot deadlock
                 stack.enter_context(owner.lock)

@@ -18,7 +18,7 @@ from .spec import FLOAT32, DType, Shape, Spec
 from .traverse import needs_gradient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from .engine import Hook
     from .function import Function
@@ -247,19 +247,6 @@ class Variable(Operators):
     def grad(self, cell: NdArray) -> None:
         self._grad = self._checked_cell(cell, "grad")
 
-    @staticmethod
-    def cells_of(variables: Sequence[Variable]) -> list[NdArray]:
-        """The cells of their values as they are. Of many Variables they are found in C."""
-        cells = list(map(_data_of, variables))
-        return cells if None.__class__ not in map(type, cells) else [x.cell for x in variables]
-
-    @staticmethod
-    def grads_of(variables: Sequence[Variable]) -> list[NdArray]:
-        """The cells of their gradients."""
-        cells = list(map(_grad_of, variables))
-        known = None.__class__ not in map(type, cells) and id(NOT_KEPT) not in map(id, cells)
-        return cells if known else [x.grad for x in variables]
-
     @property
     def grad_var(self) -> Variable | None:
         """The gradient as a Variable of its own graph, if `nn.grad` (`set_grad`, `retain_grad`) or a `backward` with
@@ -445,7 +432,14 @@ class Variable(Operators):
         return _leaf_again, (self.cell, self._grad, self._need_grad, self.name, self.persistent)
 
 
-_data_of, _grad_of = operator.attrgetter("_data"), operator.attrgetter("_grad")
+def cells_of(variables: Iterable[Variable]) -> list[NdArray]:
+    """The cells of their values as they are."""
+    return [x.cell if (cell := x._data) is None else cell for x in variables]
+
+
+def grads_of(variables: Iterable[Variable]) -> list[NdArray]:
+    """The cells of their gradients."""
+    return [x.grad if (cell := x._grad) is None or cell is NOT_KEPT else cell for x in variables]
 
 
 def _fill_from(variable: Variable, holder: Callable[[], NdArray | None], thunk: Thunk) -> None:

@@ -10,8 +10,7 @@ import functools
 import operator
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Mapping, Sequence
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from ..extend import Executable, Program, Value, Variable, check_process, interrupt_safe, on_host, x64_if
+from ..extend import Executable, Program, Value, Variable, cells_of, check_process, interrupt_safe, on_host, x64_if
 from ..parallel.devices.grid import Mesh, mesh_of
 from .gradients import Arrays
 from .state import names_of_state
@@ -75,12 +74,13 @@ class SolverArrays:
         with self.lock:
             return (*self.held[-1][_STATE],)
 
-    def owned(self, values: Sequence[Value]) -> Iterable[Any]:
+    def owned(self, values: Sequence[Value]) -> list[Any]:
         """The array of each of these values, as far as it is here; else None. The caller holds the lock."""
         if self.left:
             return [None] * len(values)
         results = self.held[-1]
-        return map((*results[_PARAMETERS], *results[_LEAVES], None).__getitem__, map(_place_of, values))
+        arrays = (*results[_PARAMETERS], *results[_LEAVES], None)
+        return [arrays[v.place] for v in values]
 
     @property
     def updates(self) -> int:
@@ -122,9 +122,6 @@ class InPlaceValue(Value):
                 self.has_view = True
                 self.array = copy
             return super().writable_view()
-
-
-_place_of = attrgetter("place")
 
 
 def donated(arrays: Arrays) -> Arrays:
@@ -289,15 +286,14 @@ class InPlaceUpdate:
                 return self._run(kind, jax.device_put(arguments, self._device))
 
     def _run(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
-        cells: list[Any] = Variable.cells_of(self._solver._variables)
-        if self.updated:
-            cells += Variable.cells_of(self.updated)
+        cells: list[Any] = cells_of((*self._solver._variables, *self.updated))
         arrays = self._solver._state
         if arrays is None or arrays.key is not self._key or arrays.left or Value.held_by(cells) != arrays.values:
             arrays = self._gathered(cells)
         held, executable = arrays.held, self._executable
         mesh = None if self._placements is None else self._placements.mesh
         _, _, params, state, updates = held[-1]
+        # Without a mesh there is no turn to take: the solver's lock is held already, and cheaper than a nullcontext.
         with self._solver.updating if mesh is None else mesh.turn():
             if self._opaque:  # the lock stays free for functions on the host that read what is updated
                 results: Any = executable(params, state, arguments)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..extend import Value, Variable, check_not_traced, check_process, explained, reached_leaves, x64_if
+from ..extend import Value, Variable, check_not_traced, check_process, explained, grads_of, reached_leaves, x64_if
 from ..files.formats import known_formats
 from ..files.storage import read_into, write_arrays
 from .gradients import Arrays, changed, clipped, has_inf_has_nan, times, with_decay
@@ -88,6 +88,7 @@ class Solver:
         self._initial_lr = self._set_rate(lr, self.rate_name)
         self.updating = threading.RLock()  # held while parameters and state change or are replaced
         self.unused_change = ""  # the method that changed gradients since the last update, or ""
+        self._zeros: tuple[list[Any], list[Value]] = [], []  # the last cells set to zero, and their values then
         self._compile()
 
     def _compile(self) -> None:
@@ -256,9 +257,15 @@ class Solver:
 
     def zero_grad(self) -> None:
         """Set the gradients of all parameters to zero."""
-        cells = Variable.grads_of(self._variables)
-        deque(map(setattr, cells, repeat("variable"), repeat(None)), maxlen=0)
-        Value.write(cells, None)
+        cells = grads_of(self._variables)
+        if any([cell.variable is not None for cell in cells]):
+            deque(map(setattr, cells, repeat("variable"), repeat(None)), maxlen=0)
+        before, zeros = self._zeros
+        if [*map(id, cells)] == [*map(id, before)] and Value.all_zero(zeros):
+            Value.put_in(cells, zeros)  # as good as new, and not made again at each step
+        else:
+            Value.write(cells, None)
+            self._zeros = cells, Value.held_by(cells)
 
     def update(
         self, update_pre_hook: Callable[[], Any] | None = None, update_post_hook: Callable[[], Any] | None = None
@@ -280,11 +287,15 @@ class Solver:
         self.unused_change = ""
         check_not_traced("an update of parameters", STEP_TO_TRACE)
         with self.updating:
-            cells = Variable.grads_of(self._variables)
-            frozen = [cell.is_zero for cell in cells]
-            reached = iter(Value.read(compress(cells, map(not_, frozen))))
-            grads = [None if stays else next(reached) for stays in frozen]
-            self._update(tuple(frozen) if any(frozen) else None, (self._rate, grads))
+            cells = grads_of(self._variables)
+            values = Value.held_by(cells)
+            if Value.none_zero(values):
+                self._update(None, (self._rate, Value.arrays_of(values)))
+            else:
+                frozen = [cell.is_zero for cell in cells]
+                reached = iter(Value.read(compress(cells, map(not_, frozen))))
+                grads = [None if stays else next(reached) for stays in frozen]
+                self._update(tuple(frozen), (self._rate, grads))
         call_hooks("post", update_post_hook)
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:

@@ -155,7 +155,7 @@ class TrainStep(Generic[R]):
             if solver._variables is not self._variables:
                 raise RuntimeError("the solver was given other parameters or another loss scaling after this training "
                                    "step was made; make a new step")
-            if not all(map(_need_grad_of, self._variables)) and not all([p.need_grad for p in self._variables]):
+            if not all(map(_need_grad_of, self._variables)):
                 raise RuntimeError("train_step: need_grad of a parameter that this step trains was set to False after "
                                    "it was made; set it to True again, or make a new step")
             live = self._live and arrays_of(self._live, mesh=mesh)

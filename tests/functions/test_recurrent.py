@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-import nngrad.training.sequences as sequences
 from nngrad.graph import Variable
 from nngrad.parameter import clear_parameters, get_parameter, get_parameters
 from tests.leaves import leaf
@@ -217,14 +216,16 @@ def test_a_cell_step_by_step_is_the_layer_with_its_gates_in_another_order() -> N
 @settings(max_examples=8, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.booleans(), st.sampled_from([0.0, -1.5]))
 def test_sequences_are_packed_and_padded(lengths: list[int], batch_first: bool, value: float) -> None:
+    lengths = sorted(lengths, reverse=True)
     given_ = [leaf(RNG.standard_normal((n, 2))) for n in lengths]
-    packed = sequences.pack_sequence(given_, enforce_sorted=False)
-    longest_first = sorted(lengths, reverse=True)
-    assert packed.batch_sizes.d.tolist() == [sum(n > t for n in lengths) for t in range(max(lengths))]
-    assert packed.data.shape == (sum(lengths), 2)
-    assert [lengths[i] for i in packed.sorted_indices.d] == longest_first
+    padded = F.pad_sequence(given_)
+    elements, sizes = F.pack_padded_sequence(padded, lengths, batch_first=True)
+    assert sizes.d.tolist() == [sum(n > t for n in lengths) for t in range(max(lengths))]
+    assert elements.shape == (sum(lengths), 2)
     total = max(lengths) + 1
-    x, found = sequences.pad_packed_sequence(packed, batch_first, value, total)
+    x, found = F.pad_packed_sequence(
+        elements, sizes, batch_first=batch_first, padding_value=value, total_length=total
+    )
     assert found.d.tolist() == lengths
     rows = x.d if batch_first else x.d.swapaxes(0, 1)
     assert rows.shape == (len(lengths), total, 2)
@@ -240,7 +241,7 @@ def test_sequences_are_packed_and_padded(lengths: list[int], batch_first: bool, 
     [
         (lambda: F.pack_padded_sequence(np.zeros((3, 2)), [1, 3]), "lengths must be sorted in descending order"),
         (lambda: F.pad_packed_sequence(np.zeros(3), [2, 2]), "batch_sizes must add up to the 3 elements"),
-        (lambda: sequences.pad_sequence([]), "pad_sequence: xs must not be empty"),
+        (lambda: F.pad_sequence([]), "pad_sequence: xs must not be empty"),
     ],
 )
 def test_what_cannot_be_packed(run: Any, message: str) -> None:
