@@ -61,11 +61,13 @@ class WithBlock:
         raise NotImplementedError
 
     def value(self) -> Any:
-        """The value that entering the block puts in force."""
+        """The value that entering the block puts in force; None for nothing."""
         raise NotImplementedError
 
     def __enter__(self) -> Any:
         value, before = self.value(), self.layers()
+        if value is None:
+            return None
         # Not `__del__`, which would swallow interrupts: this runs only if `__exit__` did not.
         self._guard = weakref.ref(self, functools.partial(self._forgotten, self._key))
         try:

@@ -29,20 +29,17 @@ class MeshBlock(Switched):
         self._devices = devices
 
     def value(self) -> Any:
-        """The mesh to activate; None for a single device, which needs none."""
+        """The switch for the mesh to activate; None for a single device, which needs none."""
         outer = build_options().running.mesh
         if outer is not None:
             raise RuntimeError(f"mesh: {outer!r} is already active; leave it before you enter another")
         devices = jax.devices() if self._devices is None else self._devices
         grid = _grid_of(tuple(self._sizes.items()), tuple(devices), self._devices is not None)
-        return {"mesh": None if grid is None else Mesh(grid)}
+        return None if grid is None else {"mesh": Mesh(grid)}
 
     def __enter__(self) -> Any:
-        mesh = self.value()["mesh"]
-        if mesh is None:  # nothing to put in force
-            return None
-        super().__enter__()
-        return mesh.grid
+        switches = super().__enter__()
+        return None if switches is None else switches["mesh"].grid
 
 
 def mesh(devices: Sequence[jax.Device] | None = None, **axes: int) -> MeshBlock:
