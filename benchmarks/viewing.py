@@ -15,8 +15,8 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.inspection import describe
 from nngrad.inspection.viewing.document import document
+from nngrad.inspection.viewing.lifetimes import lifetimes_of
 from nngrad.inspection.viewing.page_layout import page_layout
-from nngrad.inspection.viewing.runs import lifetimes_of
 from nngrad.inspection.viewing.view import embedded
 
 from .harness import Row

@@ -25,15 +25,8 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.inspection.description import describe
 from nngrad.inspection.viewing.document import document
+from nngrad.inspection.viewing.lifetimes import lifetimes_of
 from nngrad.inspection.viewing.page_layout import HEIGHT
-from nngrad.inspection.viewing.runs import (
-    FINITE,
-    FIRST_NAN,
-    HAS_INFINITY,
-    HAS_NAN,
-    lifetimes_of,
-    values_of_run,
-)
 from nngrad.inspection.viewing.view import PLACE, embedded
 from tests.work import calls_of
 
@@ -135,7 +128,7 @@ def test_the_columns_of_a_document_agree(outputs: Callable[[], Any]) -> None:
     count = len(describe(listed))
     nodes, operands = read["nodes"], read["operands"]
     for name, values in nodes.items():
-        assert values is None or not isinstance(values, list) or len(values) == count, name
+        assert not isinstance(values, list) or len(values) == count, name
     assert len(operands["start"]) == count + 1
     assert operands["start"][-1] == len(operands["node"])
     outputs_read = operands["output"]
@@ -291,45 +284,22 @@ def test_a_stored_value_lives_from_its_function_to_the_last_one_that_reads_it() 
         assert all([stored[o] < first <= lives.last[o] for o, _ in described.operands[i] if o in stored])
 
 
-# ---------------------------------------------------------------- values
+# ---------------------------------------------------------------- files
 
 
-def test_nothing_is_run_unless_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = network()
-    monkeypatch.setattr("nngrad.inspection.viewing.runs.interpret", lambda *_, **__: pytest.fail("it was run"))
     monkeypatch.setattr("nngrad.graph.variable.engine.evaluate", lambda *_: pytest.fail("it was run"))
     nn.view(outputs, tmp_path / "a.html")
     assert not outputs[0].is_computed
 
 
-def test_values_of_a_run_and_the_function_that_makes_the_nan() -> None:
-    x = nn.Variable.from_numpy_array(np.array([1.0, 0.0, -1.0], "f"))
-    x.name = "x"
-    y = F.log(x)
-    z = F.sum(y * 2.0)
-    described = describe(z)
-    seen = values_of_run(described, [z])
-    by_op = {described.op_name(i): seen.bad[i] for i in range(len(described))}
-    assert by_op == {"": FINITE, "log": FIRST_NAN, "mul_scalar": HAS_NAN, "sum": HAS_NAN}
-    report = nn.find_nan(z)
-    assert report is not None and report.function is y.parent
-    log = seen.statistics[1]
-    assert log is not None and log[5:] == (1, 1) and log[:2] == (0.0, 0.0)
-    assert seen.statistics[0] == pytest.approx((-1, 1, 0, np.std([1, 0, -1]), 1 / 3, 0, 0))
-    w = F.sum(F.exp(nn.Variable.from_numpy_array(np.array([1000.0], "f"))))
-    assert HAS_INFINITY in values_of_run(describe(w), [w]).bad
-
-
-# ---------------------------------------------------------------- files
-
-
 def test_a_page_holds_the_document(tmp_path: Path) -> None:
-    file = nn.view(network(), tmp_path / "a.HTML", title="mine", values=True)
+    file = nn.view(network(), tmp_path / "a.HTML", title="mine")
     text = file.read_text(encoding="utf-8")
     assert text.endswith("<p>after</p>")
     read = unpacked(text)
     assert (read["title"], read["version"]) == ("mine", 1)
-    assert all([s is not None for s in read["nodes"]["statistics"]])
 
 
 def test_a_large_document_is_deflated() -> None:
@@ -407,7 +377,6 @@ def test_the_built_page_has_one_place_for_a_document_and_loads_nothing() -> None
         (("y", "a.dot"), ValueError, r"path: must end in '\.html', got 'a\.dot'; the page itself exports DOT"),
         (("y", 3), TypeError, "path: expected the path of a file, got 3"),
         (("y", None, {"title": 3}), TypeError, "title: expected a str, got 3"),
-        (("y", None, {"values": 2}), TypeError, "values must be True or False, got 2"),
         (("y", None, {"parameters": []}), TypeError, "parameters"),
     ],
 )  # fmt: skip

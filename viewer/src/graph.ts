@@ -1,9 +1,8 @@
 // The graph as typed arrays, with users derived from operands. Nothing here changes once it is made.
-import type { Column, GroupKind, Memory, OrderColumn, Statistics, Written } from "./written";
+import type { Column, GroupKind, Memory, OrderColumn, Written } from "./written";
 
 export enum Kind { Function, Leaf, Parameter, Constant, Loop, InBody }
 export enum State { Nothing, Kept, Recomputed, Recomputation }
-export enum Bad { Finite, NaN, Infinite, FirstNaN }
 
 export interface Group {
   name: string; kind: GroupKind; parent: number; times: number; children: number[];
@@ -30,8 +29,6 @@ export class Graph {
   readonly origin: Int32Array; readonly base: Int32Array; readonly row: Int32Array;
   readonly x: Float64Array; readonly y: Float64Array;
   readonly flops: Float64Array; readonly bytes: Float64Array; readonly size: Float64Array; readonly runs: Float64Array;
-  readonly bad: Int32Array | null;
-  readonly statistics: (Statistics | null)[] | null;
   readonly operandStart: Int32Array; readonly operandNode: Int32Array; readonly operandOutput: Int32Array;
   readonly userStart: Int32Array; readonly userNode: Int32Array;
   readonly groups: Group[];
@@ -69,8 +66,6 @@ export class Graph {
     this.bytes = floats(nodes.bytes, n);
     this.size = floats(nodes.size, n);
     this.runs = floats(nodes.runs, n);
-    this.bad = nodes.bad === null ? null : ints(nodes.bad, n);
-    this.statistics = nodes.statistics;
     this.operandStart = Int32Array.from(operands.start);
     this.operandNode = Int32Array.from(operands.node);
     this.operandOutput = Int32Array.from(operands.output);

@@ -93,10 +93,7 @@ async function start(): Promise<void> {
   const said = found("said", HTMLElement), hits = found("hits", HTMLOutputElement), search = found("search", HTMLInputElement);
   const colourBy = found("colour-by", HTMLSelectElement), patterns = found("patterns", HTMLButtonElement);
   const near = found("near", HTMLButtonElement);
-  for (const [by, label] of Object.entries(COLOURINGS)) {
-    if (by === "nan" && graph.bad === null) continue;
-    colourBy.append(element("option", { value: by }, label));
-  }
+  for (const [by, label] of Object.entries(COLOURINGS)) colourBy.append(element("option", { value: by }, label));
   const setTheme = (dark: boolean): void => {
     root.dataset.theme = dark ? "dark" : "light";
     stage.theme = themeOf(root);

@@ -22,10 +22,6 @@ export function share(part: number, whole: number): string {
   return percent > 0 && percent < 0.1 ? "< 0.1 %" : `${Number(percent.toPrecision(2))} %`;
 }
 
-export function plain(value: number | null): string {
-  return value === null ? "–" : String(Number(value.toPrecision(5)));
-}
-
 export function several(count: number, one: string, many = `${one}s`): string {
   return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 }

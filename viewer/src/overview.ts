@@ -1,7 +1,7 @@
-// What is said while nothing is selected: how large the graph is, what costs most, where NaN come from, its groups.
+// What is said while nothing is selected: how large the graph is, what costs most, its groups.
 import { bars, byOp, byOrder } from "./costs";
 import { element, shortened } from "./dom";
-import { Bad, type Graph, Kind } from "./graph";
+import { type Graph, Kind } from "./graph";
 import { sums } from "./needed";
 import { amount, inBytes, several, share } from "./numbers";
 import { nodeList } from "./panel";
@@ -48,13 +48,6 @@ export function overviewDetails(view: View): Node[] {
   ];
   for (const [term, value] of rows) list.append(element("dt", {}, term), element("dd", {}, value));
   parts.push(list);
-  if (graph.bad !== null) {
-    const first = [...graph.bad.keys()].filter((node) => graph.bad?.[node] === Bad.FirstNaN);
-    const spread = graph.bad.reduce((sum, bad) => sum + Number(bad === Bad.NaN || bad === Bad.FirstNaN), 0);
-    parts.push(element("h3", {}, "NaN"), element("p", spread ? { class: "alarm" } : {},
-      spread ? `${several(spread, "value")} ${spread === 1 ? "has" : "have"} NaN; first made by` : "none"));
-    if (first.length) parts.push(nodeList(view, "First NaN", first, (node) => graph.text("shape", node)));
-  }
   const ops = sums(graph, null, byOp(graph)).sort((a, b) => b.flops - a.flops).slice(0, FEW);
   parts.push(element("h3", {}, "Operations by order"), bars(view, "Operations by order", sums(graph, null, byOrder(graph)), totals.flops));
   parts.push(element("h3", {}, "Operations by op"), bars(view, "Operations by op", ops, totals.flops));

@@ -1,10 +1,10 @@
 // What nodes are coloured by. Every class has a pattern and a label besides its colour, so that it is read without it.
-import { Bad, type Graph, Kind, State } from "./graph";
+import { type Graph, Kind, State } from "./graph";
 import { amount, inBytes } from "./numbers";
 
 export const COLOURINGS = {
   order: "order of differentiation", cost: "operations", memory: "size of the result",
-  nan: "NaN and infinities", recompute: "kept or recomputed",
+  recompute: "kept or recomputed",
 } as const;
 export type ColourBy = keyof typeof COLOURINGS;
 
@@ -55,13 +55,13 @@ const LIGHT = {
   neutral: "#dfe3ea", parameter: "#5b6678", leaf: "#b3bccb",
   orders: ["#8fc1ea", "#f5bf5f", "#74c9a2", "#dd9bc6", "#e58e67", "#a59be6"],
   ramp: ["#eef3d5", "#cfe8c0", "#9dd6bb", "#62bcc0", "#3a97bd", "#2b6aa9", "#26367f"],
-  alarm: ["#d9480f", "#7a3fc4", "#b00020"], kept: ["#f5bf5f", "#8fc1ea", "#74c9a2"],
+  kept: ["#f5bf5f", "#8fc1ea", "#74c9a2"],
 };
 const DARK: typeof LIGHT = {
   neutral: "#39414e", parameter: "#aeb9cc", leaf: "#667287",
   orders: ["#3a7fb8", "#c98a1b", "#2d9a6c", "#b0588f", "#c05e33", "#7467cc"],
   ramp: ["#27304b", "#2b4a78", "#2b6f97", "#2f98a3", "#58bd95", "#a8da7c", "#f4ec8a"],
-  alarm: ["#ff7a45", "#b58cff", "#ff5468"], kept: ["#c98a1b", "#3a7fb8", "#2d9a6c"],
+  kept: ["#c98a1b", "#3a7fb8", "#2d9a6c"],
 };
 
 /** Patterns below STEPS are lines, from there on dots that grow denser. */
@@ -127,14 +127,6 @@ function classes(graph: Graph, by: ColourBy, hues: typeof LIGHT): Classes {
     case "order": return orders(graph, hues);
     case "cost": return ramp((node) => graph.flops[node] * graph.runs[node], graph, hues, amount);
     case "memory": return ramp((node) => graph.size[node], graph, hues, inBytes);
-    case "nan": return {
-      labels: [["not run", hues.neutral, 0], ["finite", hues.orders[0], 0], ["NaN", hues.alarm[0], 1],
-        ["infinite", hues.alarm[1], 2], ["first NaN is made here", hues.alarm[2], 6]],
-      of: (node) => {
-        const bad = graph.bad?.[node];
-        return bad === undefined || bad < Bad.Finite || bad > Bad.FirstNaN ? 0 : 1 + bad;
-      },
-    };
     case "recompute": return {
       labels: [["neither", hues.neutral, 0], ["kept for a gradient", hues.kept[0], 1],
         ["computed again later", hues.kept[1], 2], ["computes again", hues.kept[2], 3]],

@@ -1,8 +1,7 @@
 // What is known of the selection, in words: lists of buttons, so that a keyboard and a screen reader go through the graph by them.
 import { costDetails, orderLabel } from "./costs";
 import { element, shortened } from "./dom";
-import { type Graph, Kind, State } from "./graph";
-import { plain } from "./numbers";
+import { Kind, State } from "./graph";
 import { treeDetails } from "./tree";
 import type { View } from "./view";
 
@@ -13,7 +12,6 @@ const KINDS: Record<number, string> = {
 const STATES: Record<number, string> = {
   [State.Kept]: "kept for a gradient", [State.Recomputed]: "computed again later", [State.Recomputation]: "computes again",
 };
-const BAD = ["", "has NaN", "has infinities", "the first NaN is made here"];
 const MOST_LISTED = 60;
 
 /** A node as a button that goes to it. */
@@ -47,16 +45,6 @@ function facts(rows: [string, string][]): HTMLElement {
   return list;
 }
 
-function statistics(graph: Graph, node: number): HTMLElement[] {
-  const of = graph.statistics?.[node];
-  if (!of) return [];
-  const [min, max, mean, deviation, zeros, nans, infinities] = of;
-  return [element("h3", {}, "Value"), facts([
-    ["least, greatest", `${plain(min)}, ${plain(max)}`], ["mean ± deviation", `${plain(mean)} ± ${plain(deviation)}`],
-    ["zeros", `${plain(zeros === null ? null : 100 * zeros)} %`], ["NaN, infinite", `${nans}, ${infinities}`],
-  ])];
-}
-
 function formula(text: string): HTMLElement {
   return element("pre", {}, shortened(text, 3000));
 }
@@ -82,11 +70,10 @@ function originDetails(view: View): Node[] {
 export function selectionDetails(view: View): Node[] {
   const { graph, selected: node } = view, name = graph.text("name", node), op = graph.text("op", node);
   const pills = [KINDS[graph.kind[node]] ?? "node", orderLabel(graph, node), STATES[graph.state[node]] ?? ""].filter(Boolean);
-  const bad = graph.bad?.[node] ?? 0, parts: Node[] = [
+  const parts: Node[] = [
     element("h2", { id: "selection-heading" }, shortened(op || name, 300)),
     element("p", { class: "mono" }, shortened(op ? name : "", 300)),
-    element("p", {}, ...pills.map((text) => element("span", { class: "pill" }, text)),
-      ...(bad > 0 ? [element("span", { class: "alarm" }, BAD[bad])] : [])),
+    element("p", {}, ...pills.map((text) => element("span", { class: "pill" }, text))),
     facts([["shape", graph.text("shape", node)], ["arguments", graph.text("arguments", node)], ["scope", graph.text("scope", node)]]),
     element("div", { class: "actions" },
       element("button", { click: () => { view.nextPath(); } }, "Path to the loss"),
@@ -96,7 +83,7 @@ export function selectionDetails(view: View): Node[] {
   const own = graph.ops[op];
   if (own?.summary) parts.push(element("p", { class: "soft" }, shortened(own.summary, 600)));
   const { table, behind } = costDetails(view);
-  parts.push(...table, treeDetails(view), ...statistics(graph, node), ...originDetails(view), ...behind);
+  parts.push(...table, treeDetails(view), ...originDetails(view), ...behind);
   if (own?.formula) parts.push(element("h3", {}, "Its backward rule"), formula(own.formula));
   return parts;
 }

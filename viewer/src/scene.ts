@@ -204,7 +204,6 @@ export class Scene {
   /** What is said in the corner of a box, so that it is read without colour. */
   private badge(node: number): string {
     const { graph } = this.view, order = graph.order[node], said: string[] = [];
-    if (graph.bad?.[node]) said.push(["", "NaN", "inf", "first NaN"][graph.bad[node]] ?? "");
     if (graph.state[node] === State.Kept) said.push("kept");
     if (graph.state[node] >= State.Recomputed) said.push("again");
     if (graph.runs[node] > 1) said.push(`×${graph.runs[node]}`);

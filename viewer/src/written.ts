@@ -5,8 +5,6 @@ export type Text = number;
 /** One number for each node, or one for all. */
 export type Column = number[] | number;
 
-export type Statistics = [number, number, number, number, number, number, number];
-
 export interface WrittenNodes {
   name: Column; op: Column; kind: Column; order: Column;
   row: Column; x: Column; y: Column; width: Column;
@@ -14,8 +12,6 @@ export interface WrittenNodes {
   origin: Column; rule: Column; base: Column; asked: Column;
   flops: Column; bytes: Column; size: Column; runs: Column; state: Column;
   group: Column;
-  bad: Column | null;
-  statistics: (Statistics | null)[] | null;
 }
 
 /** "rest": what stands closed until it is asked for. */

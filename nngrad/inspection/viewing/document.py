@@ -10,23 +10,20 @@ from ...extend import SourceLocation, Spec, contained, pause_collector
 from ..description import Description, Kind
 from ..naming import formula_of
 from .initial_view import initial_view
+from .lifetimes import Lifetimes
 from .page_layout import HEIGHT, page_layout
-from .runs import Lifetimes, Values
 
 VERSION = 1
 
 
 @contained
-def document(
-    described: Description, title: str, lifetimes: Lifetimes | None = None, values: Values | None = None
-) -> dict[str, Any]:
+def document(described: Description, title: str, lifetimes: Lifetimes | None = None) -> dict[str, Any]:
     """The document of a graph, as JSON values.
 
     Args:
         described: The graph.
         title: The title.
         lifetimes: The memory of its values.
-        values: Facts about its values, if they are known.
     """
     pause_collector()
     laid = page_layout(described)
@@ -59,8 +56,6 @@ def document(
         "runs": _column(described.runs),
         "state": _column(map(int, described.states)),
         "group": laid.group,
-        "bad": None if values is None else _column(values.bad),
-        "statistics": None if values is None else values.statistics,
     }  # fmt: skip
     return {
         "version": VERSION,

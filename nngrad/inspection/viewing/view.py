@@ -15,11 +15,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ...extend import Variable, coerced, variables
+from ...extend import Variable, variables
 from ...files.replacing import checked_ending, write_whole
 from ..description import Description, describe
 from .document import document
-from .runs import lifetimes_of, values_of_run
+from .lifetimes import lifetimes_of
 
 _INSTEAD = "the page itself exports DOT, the JSON of Model Explorer, SVG and PNG, and nn.draw writes SVG"
 """What is said of paths of other files."""
@@ -41,7 +41,6 @@ def view(
     path: str | os.PathLike[str] | None = None,
     *,
     title: str = "",
-    values: bool = False,
     parameters: Mapping[str, Variable] | None = None,
 ) -> Path:
     """View the graph that computes `outputs`: in the output of a notebook cell, or in a browser.
@@ -55,8 +54,6 @@ def view(
         path: The page to write, which ends in .html. With a path nothing is opened; without one, a temporary file is
             written and shown.
         title: The title of the page; by default the names of the outputs.
-        values: Run the graph, function by function, and show range, mean and NaN of every value. Otherwise nothing
-            runs.
         parameters: Names of unregistered parameters, as returned by `model.get_parameters()`.
 
     Returns:
@@ -71,10 +68,8 @@ def view(
     file = None if path is None else checked_ending(path, ".html", _INSTEAD)
     if not isinstance(title, str):
         raise TypeError(f"title: expected a str, got {title!r}")
-    coerced(bool, values, "values")
     described = describe(listed, parameters)
-    known = values_of_run(described, listed) if values else None
-    text = page_of(document(described, title or _title(described), lifetimes_of(described), known))
+    text = page_of(document(described, title or _title(described), lifetimes_of(described)))
     content = text.encode("utf-8", "backslashreplace")  # lone surrogates, in names
     if file is not None:
         write_whole(file, content)
