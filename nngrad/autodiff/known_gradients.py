@@ -130,13 +130,14 @@ class Question:
             request.handled, in_force.applying.context, in_force.emitting.simplify, registry.version,
         )  # fmt: skip
 
-    def variables(self, places: Iterable[tuple[int, int]]) -> list[Variable]:
-        """The Variables at these places: index of the function and of the output; or -1 and the index of the leaf."""
-        leaves, functions = self.closing.leaves, self.closing.functions
-        listed = [leaves[k] if i < 0 else functions[i]._outputs[k]() for i, k in places]
+    def variables(self, numbers: Sequence[int]) -> list[Variable]:
+        """The Variables with these numbers."""
+        leaves, references = self.closing.leaves, self.closing.references
+        listed = [leaves[i] if i >= 0 else references[~i]() for i in numbers]
         if {*map(type, listed)} == {Variable}:
             return listed  # type: ignore[return-value]  # so there is no None
-        return [functions[i].outputs[k] if x is None else x for x, (i, k) in zip(listed, places, strict=True)]
+        computed = [y for f in self.closing.functions for y in f.outputs]  # some are made again
+        return [leaves[i] if i >= 0 else computed[~i] for i in numbers]
 
 
 def _of_result(closing: Closing, gx: Variable, derivations: Mapping[Derivation, int]) -> Hashable:
@@ -221,8 +222,8 @@ class Answer:
     block: Block
     """Its outputs are the gradients."""
     origins: Origins
-    reads: tuple[tuple[int, int], ...]
-    """The places of its inputs; see `Question.variables`."""
+    reads: Numbers
+    """The numbers of its inputs in the question."""
     retained: tuple[tuple[int, int], ...]
     lost: Numbers
     derived_by: ResultDerivation | DerivationOf | None
@@ -323,7 +324,7 @@ def answer_to(question: Question, results: GradientResults, since: int) -> Answe
     return Answer(
         block,
         _origins(closing, index_of),
-        tuple([(index_of[x.parent], x.index) if x.parent in index_of else (-1, question.closing[x]) for x in reads]),
+        question.closing.numbers(reads),
         tuple(zip(closing.numbers(retained), closing.numbers(retained.values()), strict=True)), tuple(lost), derived_by,
     )  # fmt: skip
 

@@ -106,6 +106,8 @@ def _given_gradients(
 def listed(container: Any) -> list[Any]:
     """The items of a container, also of containers in it, in order: those of lists, dicts, scopes and other iterables,
     a Module's trained parameters, and the leaves of other pytrees. Anything else is the only item."""
+    if container.__class__ in (list, tuple) and {*map(type, container)} <= {Variable}:
+        return [*container]  # most often, without a look at each
     items: list[Any] = []
     waiting = [container]
     while waiting:
@@ -466,8 +468,13 @@ def derivation_of(g: Variable) -> ResultDerivation | None:
 
 def derived_in(functions: Sequence[Function]) -> list[Variable]:
     """The results of `grad` among the outputs of `functions`."""
-    living = [y for f in functions if f.order for ref in f._outputs if (y := ref()) is not None]
-    return [y for y in living if y.derived_by is not None]
+    derived = []
+    for f in functions:
+        for ref in () if not f.order else r if (r := f._output).__class__ is tuple else (r,):
+            y = ref()
+            if y is not None and y.derived_by is not None:
+                derived.append(y)
+    return derived
 
 
 def derivations_of(derived: Iterable[Variable]) -> dict[Derivation, int]:

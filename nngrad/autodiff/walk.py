@@ -122,9 +122,9 @@ class Grad:
 
     def arrived_at(self, f: Function, arrived: Gradients) -> list[Variable | None] | None:
         """The gradient at each output of `f`, None where none may pass or has arrived; None if that holds for all."""
-        refs, stop_ids = f._outputs, self.stop_ids
-        if len(refs) == 1:  # a short cut for most functions
-            y = refs[0]()
+        ref, stop_ids = f._output, self.stop_ids
+        if ref.__class__ is not tuple:  # a short cut for most functions
+            y = ref()
             gys = arrived.get(id(y))
             if gys is None or y is None or y._need_grad is False or id(y) in stop_ids:
                 return None

@@ -233,7 +233,8 @@ def _relevant_intermediates(plan: RunPlan, all_of_them: bool) -> Middle:
     return [
         ((i, y.index), y)
         for i, f in enumerate(plan.functions)
-        for ref in f._outputs
+        for r in [f._output]
+        for ref in (r if r.__class__ is tuple else (r,))
         for y in [ref()]
         if y is not None
         and (y._grad is not NOT_KEPT or y._need_grad is not None or y.persistent or all_of_them)

@@ -215,7 +215,7 @@ def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> R
         group.cover(serials, run.mark)
     for f in (*plan.functions, *{y.parent for y in outputs if y.parent is not None}):
         f.snapshot = run
-        for ref in f._outputs:
+        for ref in r if (r := f._output).__class__ is tuple else (r,):
             x = ref()
             if x is not None and x._data is not None and x._at is not run:
                 x._at = run  # others may share its cell, and find this forward's value there

@@ -68,8 +68,22 @@ class Closing(dict[Variable, int]):
 
     def write(self, functions: Sequence[Function]) -> None:
         """Append the steps of functions, given in topological order."""
-        enter, append, references = self.setdefault, self.steps.append, self.references
+        references, append = self.references, self.steps.append
         count = len(references)
+        for f in functions:
+            ref = f._output
+            if ref.__class__ is tuple:
+                references += ref
+            else:
+                references.append(ref)
+        enter = self.setdefault
+        for number, value in enumerate([ref() for ref in references[count:]], count):
+            if value is not None:
+                enter(value, ~number)
+                if value._need_grad is False:
+                    self.stop_gradients.append(~number)
+                if value.derived_by is not None:
+                    self.derived.append(value)
         for f in functions:
             inputs = f.inputs
             if len(inputs) == 1:  # most have one input or two
@@ -80,16 +94,6 @@ class Closing(dict[Variable, int]):
             else:
                 numbers = tuple([self[x] for x in inputs])
             append((f.op, f.arguments, numbers))
-            for ref in f._outputs:
-                value = ref()
-                if value is not None:
-                    enter(value, ~count)
-                    if value._need_grad is False:
-                        self.stop_gradients.append(~count)
-                    if value.derived_by is not None:
-                        self.derived.append(value)
-                count += 1
-            references += f._outputs
         self.functions += functions
 
     def write_in_turn(self, functions: Sequence[Function], passing_on: bool = False) -> Sequence[Function]:

@@ -87,7 +87,7 @@ class Function:
 
     __slots__ = (
         "__weakref__",
-        "_outputs",
+        "_output",
         "arguments",
         "call",
         "context",
@@ -135,7 +135,13 @@ class Function:
     """The parameter scope that it was applied in. Unset except within `source_locations`."""
     call: RuleCall | None
     """The call of the backward rule that emitted it, or None."""
-    _outputs: tuple[weakref.ref[Variable], ...]
+    _output: Any
+    """A weak reference to the output, or a tuple of them, as of several."""
+
+    @property
+    def _outputs(self) -> tuple[weakref.ref[Variable], ...]:
+        refs = self._output
+        return refs if refs.__class__ is tuple else (refs,)
 
     @property
     def heavy(self) -> bool:
@@ -147,7 +153,7 @@ class Function:
     def outputs(self) -> tuple[Variable, ...]:
         """The output Variables. One that nobody holds any more is made again."""
         outputs = []
-        for ref in self._outputs:
+        for ref in r if (r := self._output).__class__ is tuple else (r,):
             y = ref()
             if y is None:
                 return self._revived()
@@ -161,12 +167,12 @@ class Function:
     def replace_output(self, index: int, y: Variable | None) -> None:
         """Make `y` the output at `index`; None to let another be made when it is asked for."""
         ref: Any = _GONE if y is None else weakref.ref(y)
-        self._outputs = (*self._outputs[:index], ref, *self._outputs[index + 1 :])
+        self._output = (*self._outputs[:index], ref, *self._outputs[index + 1 :])
 
     def _revived(self) -> tuple[Variable, ...]:
         living = [ref() for ref in self._outputs]
         outputs = tuple([output_variable(self, i) if y is None else y for i, y in enumerate(living)])
-        self._outputs = tuple([weakref.ref(y) for y in outputs])
+        self._output = tuple([weakref.ref(y) for y in outputs])
         return outputs
 
     @property
@@ -308,14 +314,14 @@ def create(
     f.specs = specs
     if op.multiple_results:
         outputs = tuple([output_variable(f, i) for i in range(len(specs))])
-        f._outputs = tuple([weakref.ref(y) for y in outputs])
+        f._output = tuple([weakref.ref(y) for y in outputs])
         result: Any = outputs
     else:
         result = new_variable(Variable)  # an `output_variable`, without a call for each function
         result.spec, result.parent, result.index = specs[0], f, 0
         result._data = result._grad = result._need_grad = result.derived_by = result._group = result.key_source = None
         result._at, result.name, result.persistent = None, "", False
-        f._outputs = (weakref.ref(result),)
+        f._output = weakref.ref(result)
     if options.special:
         apply_switches(f, options)
     return result

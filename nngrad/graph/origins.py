@@ -93,11 +93,11 @@ def make(
             y.index = 0
             y._data = y._grad = y._need_grad = y.derived_by = y._group = y.key_source = y._at = None
             y.name, y.persistent = "", False
-            f._outputs = (ref(y),)
+            f._output = ref(y)
             enter(y)
         else:
             outputs = [output_variable(f, i) for i in range(len(specs))]
-            f._outputs = tuple([ref(y) for y in outputs])
+            f._output = tuple([ref(y) for y in outputs])
             values += outputs
         if special:
             apply_switches(f, options)

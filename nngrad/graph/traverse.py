@@ -143,7 +143,7 @@ def among(
         if not of_values and f.op.constant:
             continue
         path.append(f)
-        for ref in f._outputs:
+        for ref in r if (r := f._output).__class__ is tuple else (r,):
             y = ref()
             if y is not None and (of_values or y._need_grad is not False) and id(y) not in stop_ids:
                 active.add(id(y))

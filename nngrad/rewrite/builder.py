@@ -177,8 +177,8 @@ class HashConsTable:
                 continue
             key = f.op, f.arguments, f.inputs
             existing = table.get(key)
-            y = f._outputs[0]()
-            outputs = f.outputs if y is None or len(f._outputs) > 1 else (y,)
+            y = None if f._output.__class__ is tuple else f._output()
+            outputs = f.outputs if y is None else (y,)
             if any([y._need_grad is False for y in outputs]):
                 if existing is outputs[0] or (existing.__class__ is tuple and existing[0] is outputs[0]):
                     del table[key]

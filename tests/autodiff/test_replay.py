@@ -128,6 +128,10 @@ def requests() -> dict[str, Callable[[], Built]]:
         g = nn.grad(y, [x, w])[0]
         return nn.grad(F.sum(g**3), x)
 
+    def decomposed(x: Variable, w: Variable, h: Variable, y: Variable) -> list[Variable]:
+        _, singular, _ = F.batch_svd(F.reshape(h, (1, 4, 5)))
+        return nn.grad(F.sum(singular**3), x)
+
     def shared(x: Variable, w: Variable, h: Variable, y: Variable) -> list[Variable]:
         return nn.grad(y * F.sum(F.cos(h)) + F.sum(h), [x, x, h])
 
@@ -142,6 +146,7 @@ def requests() -> dict[str, Callable[[], Built]]:
         "unlinked": build(unlinked),
         "a result that is gone": build(some_gone),
         "shared": build(shared),
+        "read by a rule alone": build(decomposed),
         "in the middle": build(lambda x, w, h, y: nn.grad(y, [h, x])),
         "unreachable": build(lambda x, w, h, y: nn.grad(y, [x, leaf(2)], unreachable="none")[:1]),
     }
@@ -205,6 +210,28 @@ def test_what_is_known_holds_nothing_of_the_graph() -> None:
             assert not any([ref() for ref in graph])
     finally:
         gc.enable()
+
+
+def test_how_many_objects_the_collector_visits() -> None:
+    """Four for a function: itself, its inputs, its output and the reference to that; two for each call of a rule."""
+
+    def build() -> tuple[list[Variable], int]:
+        h = x = leaf(3)
+        for _ in range(100):
+            h = F.sin(F.exp(h))
+        y = F.sum(h)
+        before = len(gc.get_objects())
+        return nn.grad(y, x), len(gc.get_objects()) - before
+
+    gc.disable()
+    try:
+        for _ in range(4):  # the third time what is known is prepared
+            results, visited = build()
+    finally:
+        gc.enable()
+    functions = [f for f in functions_of(results) if f.order]
+    calls = {id(f.call): f.call for f in functions if f.call is not None}
+    assert visited <= 4 * len(functions) + 2 * len(calls) + 20
 
 
 def test_noise_and_running_statistics() -> None:
