@@ -7,7 +7,6 @@ place of the op's forward; None if the forward serves as well. Results differ on
 from __future__ import annotations
 
 import functools
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -28,9 +27,9 @@ from .thresholds import FEW_ROWS, MANY_SUMS, TALL, WRITTEN_ANEW
 
 def with_substitutes(block: Block) -> Block:
     """The block with alternative forwards for ops that XLA's CPU compiler handles poorly (`SUBSTITUTES`): barriers
-    that it drops, values that it would recompute for each element that reads them, sums of gathered points, and sums
-    over leading axes, except those of large arrays that are summed as they are computed. Also in bodies; unchanged if
-    there are none."""
+    that it drops, values that it would recompute for each element that reads them, sums of gathered points, sums of a
+    few slices, and sums over leading axes, except those of large arrays that are summed as they are computed. Also in
+    bodies; unchanged if there are none."""
     if SUBSTITUTES.keys().isdisjoint(block.ops):
         return block
     calls, specs = block.calls, block.spec_by_number
@@ -73,22 +72,26 @@ def with_ops(block: Block, ops: Iterable[Op], in_body: Callable[[Block], Block])
 def _sum(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
     (spec,) = specs
     axes = axes_of(arguments["axis"], spec.ndim)
-    if not axes or axes != tuple(range(len(axes))) or not spec.differentiable:
+    count = reduced_count(spec, axes)
+    if not axes or not spec.differentiable or not spec.size > MANY_SUMS * count > 0:
         return None
-    return _of_rows if spec.size > MANY_SUMS * reduced_count(spec, axes) > 0 else None
+    few = count <= FEW_ROWS and spec.ndim - 1 not in axes
+    return _of_rows if few or axes == tuple(range(len(axes))) else None
 
 
 def _of_rows(x: jax.Array, axis: int | tuple[int, ...] | None, keepdims: bool) -> jax.Array:
-    """A sum over leading axes: a few rows are added, into which XLA fuses what computes them; others are multiplied by
-    ones."""
-    axes = axes_of(axis, x.ndim)
-    shape = x.shape[len(axes) :]
-    rows = lax.reshape(widened(x), (reduced_count(x, axes), math.prod(shape)))
-    if len(rows) <= FEW_ROWS:
-        y = functools.reduce(lax.add, [lax.slice_in_dim(rows, i, i + 1) for i in range(len(rows))])
+    """A sum over leading axes, or of a few slices. These are added, into which XLA fuses what computes them; many rows
+    are multiplied by ones."""
+    axes, y = axes_of(axis, x.ndim), widened(x)
+    count = reduced_count(x, axes)
+    if count <= FEW_ROWS:
+        for a in reversed(axes):
+            y = functools.reduce(lax.add, [lax.index_in_dim(y, i, a, keepdims=False) for i in range(y.shape[a])])
     else:  # with two axes: XLA would turn a product with a vector into a reduction again
-        y = lax.dot_general(lax.full((1, len(rows)), 1, rows.dtype), rows, (((1,), (0,)), ((), ())))
-    return kept(lax.convert_element_type(lax.reshape(y, shape), x.dtype), axes, keepdims)
+        rows = lax.reshape(y, (count, y.size // count))
+        y = lax.dot_general(lax.full((1, count), 1, rows.dtype), rows, (((1,), (0,)), ((), ())))
+        y = lax.reshape(y, x.shape[len(axes) :])
+    return kept(lax.convert_element_type(y, x.dtype), axes, keepdims)
 
 
 def _by_itself(op: Op) -> Choice:

@@ -102,6 +102,7 @@ def test_other_forwards_for_cpus_give_the_same() -> None:
     indices = Variable.from_numpy_array(RNG.integers(-1, 10, (2, 4, 5)).astype(np.int32))
     applied = [
         F.sum(big, axis=0), F.sum(leaf(9, 700), axis=0), F.sum(big, axis=(0, 1), keepdims=True),
+        F.sum(big, axis=1, keepdims=True), F.sum(leaf(3, 2, 4, 700), axis=(1, 2)), F.sum(leaf(2, 3, 2, 700), (0, -2)),
         F.sum(F.sin(F.cast(big, "float16")), axis=0), F.optimization_barrier(x, dy, big),
         F.weighted_points(points, weights, indices), F.weighted_points_weight_grad(sums, points, indices),
     ]  # fmt: skip
@@ -113,8 +114,8 @@ def test_other_forwards_for_cpus_give_the_same() -> None:
         np.testing.assert_allclose(
             f.op.bind(f.arguments, other)(*arrays), f.op.bind(f.arguments)(*arrays), rtol=2e-3, atol=1e-6
         )
-    small = F.sum(leaf(3, 100), axis=0).parent
-    assert SUBSTITUTES[F.sum]([v.spec for v in small.inputs], F.sum.named(small.arguments)) is None
+    for small in (F.sum(leaf(3, 100), axis=0), F.sum(leaf(700, 9, 4), axis=1), F.sum(leaf(2, 4, 700), axis=-1)):
+        assert SUBSTITUTES[F.sum]([v.spec for v in small.parent.inputs], F.sum.named(small.parent.arguments)) is None
 
 
 class OnHost(nn.CustomFunction):
