@@ -24,6 +24,9 @@ def _cost(f: Function) -> int:
 
 
 _ROWS = rows(inputs=(0, 1, 2))
+_FEW_POINTS = 4
+"""Sums of up to this many points are taken channel by channel where channels come first: else XLA for CPUs computes all
+channels of a sum, and then transposes. That takes 1.0 to 1.8 times as long; but of 16 points it takes a third."""
 
 
 @op(linear="each", axes=_ROWS, cost=_cost)
@@ -42,9 +45,15 @@ def weighted_points(x: Array, weights: Array, indices: Array, /, channel_last: b
     x, weights = alike(floating(x), floating(weights))
     dtype = x.dtype
     x, weights = widened(x), widened(weights)
+    shape = _sums_shape(x.shape, indices.shape[2], channel_last)
+    if not channel_last and indices.shape[1] <= _FEW_POINTS:  # each channel is a batch entry of its own
+        entries = x.shape[0] * x.shape[1]
+        along = [lax.broadcast_in_dim(a, (*x.shape[:2], *a.shape[1:]), (0, 2, 3)) for a in (weights, indices)]
+        weights, indices = [lax.reshape(a, (entries, *a.shape[2:])) for a in along]
+        x = lax.reshape(x, (entries, 1, x.shape[2]))
     terms = [lax.mul(taken, weight) for taken, weight in _points(x, indices, channel_last, weights)]
-    empty = lax.full(_sums_shape(x.shape, indices.shape[2], channel_last), 0, x.dtype)
-    return lax.convert_element_type(functools.reduce(lax.add, terms or [empty]), dtype)
+    y = functools.reduce(lax.add, terms) if terms else lax.full(shape, 0, x.dtype)
+    return lax.convert_element_type(lax.reshape(y, shape), dtype)
 
 
 @op(linear="each", axes=_ROWS, cost=_cost)

@@ -101,3 +101,16 @@ def test_points_are_numbered_in_any_integers(dtype: type) -> None:
     np.testing.assert_array_equal(y.d, [[[1, 3, 2], [9, 11, 6]]])
     np.testing.assert_array_equal(gx.d, [[[1, 4, 5, 0], [9, 20, 17, 0]]])
     np.testing.assert_array_equal(gw.d, [[[36, 58, 40], [46, 72, 0]]])
+
+
+@pytest.mark.parametrize("points", [4, 5])
+def test_points_one_channel_after_another_and_together(points: int) -> None:
+    rng = np.random.default_rng(1)
+    x, weights = rng.standard_normal((2, 3, 6)), rng.standard_normal((2, points, 7))
+    indices = rng.choice([-2, 1, 2, 3, 4, 5, 6, 9], (2, points, 7))
+    x[..., 0] = np.inf  # no point's
+    expected = np.zeros((2, 3, 7))
+    for b, k, q in np.argwhere((indices >= 0) & (indices < 6)):
+        expected[b, :, q] += weights[b, k, q] * x[b, :, indices[b, k, q]]
+    y = F.weighted_points(from_(x), from_(weights), from_(indices.astype(np.int32)))
+    np.testing.assert_allclose(y.d, expected)
