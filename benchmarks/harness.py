@@ -36,6 +36,9 @@ Figures = dict[str, Account]
 """By way: 'time', 'round 0' and so on, of which that is the median, 'first result' and what its account says."""
 SECONDS, ROUNDS, MOST_CALLS = 2.0, (5, 100), 300
 """About how long the ways of a case are timed, in how many rounds, of how many calls each."""
+SETTLED = 0.02
+"""For how many seconds a way runs before it is timed, unless each call takes as long. Right after PyTorch's turn, whose
+threads go on waiting actively for some milliseconds, a call of 1.9 ms takes 4.2, and the tenth 2.0."""
 NEEDS = {"PyTorch": "torch", "torch.func": "torch", "folx": "folx", "asdex": "asdex"}
 """The packages that ways need whose names begin with these words."""
 EARLY = "steps 3 to 100"
@@ -212,16 +215,22 @@ def in_turns(runs: Mapping[str, Contender], smoke: bool, rounds: tuple[int, int]
         wait_for(run())
         once[name] = time.perf_counter() - start
     calls = 1 if smoke else max(1, min(MOST_CALLS, round(5e-3 / max(once.values()))))
+    settled = 0.0 if smoke or max(once.values()) > SETTLED else SETTLED
     fewest, most = rounds
-    count = 1 if smoke else round(min(max(SECONDS / (calls * sum(once.values())), fewest), most))
-    return turns(runs, calls, count)
+    seconds = calls * sum(once.values()) + settled * len(runs)
+    count = 1 if smoke else round(min(max(SECONDS / seconds, fewest), most))
+    return turns(runs, calls, count, settled)
 
 
-def turns(runs: Mapping[str, Contender], calls: int, count: int) -> dict[str, list[float]]:
-    """Seconds per call of each round. Results are waited for at its end; every other round is in reverse order."""
+def turns(runs: Mapping[str, Contender], calls: int, count: int, settled: float = 0.0) -> dict[str, list[float]]:
+    """Seconds per call of each round, after `settled` seconds of calls that do not count. Results are waited for at its
+    end; every other round is in reverse order."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     for i in range(count):
         for name in list(runs)[:: 1 if i % 2 == 0 else -1]:
+            until = time.perf_counter() + settled
+            while time.perf_counter() < until:
+                wait_for(runs[name]())
             start = time.perf_counter()
             for _ in range(calls):
                 result = runs[name]()
