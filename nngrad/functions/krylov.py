@@ -120,19 +120,10 @@ def _gmres(product: Product, b: Any, state: State, target: Any, most: int) -> St
 
 
 def _iterate(product: Product, b: Any, state: State, target: Any, most: int) -> State:
-    """The fixed-point iteration x = J x - b, for A = J - 1 where J is a contraction, such as the Jacobian at a fixed
-    point: an implicit gradient by the method of Christianson (1994)."""
-
-    def goes_on(states: tuple[State, Any]) -> Any:
-        (_, _, square, steps), before = states
-        return (lax.sqrt(square) > target) & (square < before) & (steps < most)
-
-    def step(states: tuple[State, Any]) -> tuple[State, Any]:
-        (x, r, square, steps), _ = states
-        return at(product, b, x - r, steps + 1), square
-
-    last: State = lax.while_loop(goes_on, step, (state, jnp.asarray(jnp.inf, b.dtype)))[0]
-    return last
+    """One step of the fixed-point iteration x = J x - b, for A = J - 1 where J is a contraction, such as the Jacobian
+    at a fixed point: an implicit gradient by the method of Christianson (1994)."""
+    x, r, _, steps = state
+    return at(product, b, x - r, steps + 1)
 
 
 METHODS: dict[str, Callable[[Product, Any, State, Any, int], State]] = {

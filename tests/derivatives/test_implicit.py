@@ -200,6 +200,14 @@ def test_derivatives_of_a_fixed_point_by_iterating_too() -> None:
     np.testing.assert_allclose(g.d, 1 / (1 - 0.5 * np.cos(z.d)), rtol=1e-9)
 
 
+def test_an_iteration_that_diverges_ends() -> None:
+    """By its number of products, even once its residual has overflowed."""
+    w = Variable.from_numpy_array(np.full(2, 3, "f"), need_grad=True)
+    z, _ = nn.fixed_point(lambda z: w * z - 2.0, np.ones(2, "f"), "newton", linear="iterate")
+    (g,) = nn.grad(F.sum(z), w)
+    assert np.isnan(g.d).all()
+
+
 def ridge(s: Any, x: Any, y: Any) -> Any:
     """Ridge regression in closed form."""
     return jnp.linalg.solve(x.T @ x + jnp.exp(s) * jnp.eye(3), x.T @ y)
