@@ -176,8 +176,22 @@ def _moving(point: Point, ys: Sequence[Variable], indexes: Positions) -> list[Va
     return point._replace(fun=point.fun.with_moving(active, read)).gradients(tuple([ys[i] for i in read]))
 
 
+def _custom_tangents(f: Function, ts: Sequence[Any], read: Sequence[bool]) -> list[Variable | None] | None:
+    """The derivative along ts, as JAX has it of the function that `f` is; None if JAX has no forward mode for it"""
+    del read
+    fun = f.args["fun"]
+    if "wrt" in f.args or f.args["order"]:
+        fun = as_function(jax_gradient if "wrt" in f.args else jax_derivative, *f.arguments)
+    moving = tuple([i for i in fun.active if ts[i] is not None])
+    fun = fun.with_moving(moving, tuple(range(len(fun.outputs))))
+    if not has_derivative(fun, 1):
+        return None
+    derivative = iter(Point(fun, f.inputs, (tuple([ts[i] for i in moving]),)).derivative())
+    return [next(derivative) if spec.differentiable else None for spec in f.specs]
+
+
 def _enter(op: Op, like: RuleFunction, accumulate: Callable[..., Gradients]) -> None:
-    registry.add(op, Rule(like, "rule", False, __name__, accumulate))
+    registry.add(op, Rule(like, "rule", False, __name__, accumulate, _custom_tangents))
 
 
 _enter(custom_jax_derivative, jax_derivative_backward, _custom_derivative_backward)

@@ -31,8 +31,9 @@ class Rule(NamedTuple):
     `function(f, *gys)`, with the indexes of the inputs that need one. `take(i)` hands over the sum of what has
     arrived at input `i` so far, or None; whoever takes it returns it with the new gradient added."""
     tangents: Callable[..., Any] | None = None
-    """For an op that has bodies: `tangents(f, ts, read)`, the tangents of the outputs, from those of the inputs, with
-    None for zero. `read` says of each output whether somebody reads it; the others' tangents may be left out."""
+    """For an op with a forward mode of its own: `tangents(f, ts, read)`, the tangents of the outputs, from those of the
+    inputs, with None for zero; None if it has none for this function. `read` says of each output whether somebody reads
+    it; the others' tangents may be left out."""
     limits: Callable[..., Any] | None = None
     """For a rule with quotients that may be 0 / 0: `limits(f, gys, near)` in place of `function(f, *gys)`. `near` tells
     how the gradients depend on the outputs of `f`, from which the limits follow; None in `gys` is a zero. Tangents of

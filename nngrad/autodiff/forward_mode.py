@@ -1,8 +1,8 @@
 """Pushforward: the traversal that propagates tangents from the inputs of a graph to its outputs, using backward rules.
 
 A rule is linear in the incoming gradients: it multiplies by the transposed Jacobian J' of its function. A pushforward
-needs the product with J itself. Ops with bodies provide it (`Rule.tangents`). For all others there are three ways,
-tried in this order:
+needs the product with J itself. Ops with bodies, and functions of JAX's with derivatives that authors set, provide it
+(`Rule.tangents`). For all others there are three ways, tried in this order:
 
 - The op is linear in the moving inputs. Then J t is the op applied to the tangent.
 - The op is diagonal. Then J = J': the rule itself, applied to the tangent instead of the gradient.
@@ -142,8 +142,9 @@ class Pushforward:
             return [None] * len(f.specs)
         if rule.tangents is not None:
             read = {id(y) for y in outputs}.union([id(x) for g in path for x in g.inputs])
-            tangents: Tangents = rule.tangents(f, ts, [id(y) in read for y in f.outputs])
-            return tangents
+            tangents: Tangents | None = rule.tangents(f, ts, [id(y) in read for y in f.outputs])
+            if tangents is not None:
+                return tangents
         if rule.exact and all(map(op.linear_in, live)):
             parts = []
             for i in live:

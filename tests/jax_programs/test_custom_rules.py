@@ -14,6 +14,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.jax as nj
+from nngrad.extend import functions_of
 from tests.slow import slow_but_every
 
 
@@ -107,6 +108,20 @@ def test_what_moves_differs_from_order_to_order() -> None:
         j.grad(lambda y, j=j: j.jvp(lambda x: product(x, y) * x * y, (0.7,), (0.3,))[1])(1.3) for j in (nj, jax)
     ]
     np.testing.assert_allclose(*pushed, rtol=1e-12)
+
+
+def test_gradients_move_in_forward_mode() -> None:
+    """As in JAX: not by the gradient of a gradient, of which loops would need two more."""
+    told, at, along = told_by_jvp(), (0.7, 1.3), (0.3, -0.4)
+
+    def function(x: Any, y: Any) -> Any:
+        return jnp.sin(told(x, y)) * x
+
+    x, y = [nn.Variable.from_numpy_array(np.asarray(v), need_grad=True) for v in at]
+    (gx,) = nn.grad(F.jax_function(function)(x, y), x)
+    (t,) = nn.jvp(gx, [x, y], [np.asarray(v) for v in along])
+    np.testing.assert_allclose(t.d, jax.jvp(jax.grad(function), at, along)[1], rtol=1e-12)
+    assert not any([f.args["fun"].name.count("gradient") > 1 for f in functions_of([t]) if "fun" in f.args])
 
 
 @pytest.mark.parametrize("within", ["scan", "vmap"])
