@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, Any, TypeAlias
 
 import jax
@@ -37,7 +38,12 @@ def reshape(x: AnyArray, /, shape: Dims, inplace: Ignored = True) -> jax.Array:
     return jnp.reshape(x, shape)
 
 
-@op(linear=True, axes=axis_maps.TRANSPOSED, fuses="moving")
+def _permuted(before: tuple[int, ...], axes: Sequence[int] | None) -> tuple[int, ...] | None:
+    order = range(len(before))[::-1] if axes is None else axes
+    return tuple([before[a] for a in order]) if sorted(order) == list(range(len(before))) else None
+
+
+@op(linear=True, axes=axis_maps.TRANSPOSED, fuses="moving", shape=_permuted)
 def transpose(x: AnyArray, /, axes: Ints | None = None) -> jax.Array:
     """The axes of `x` permuted: axis `i` of the result is axis `axes[i]` of `x`.
 

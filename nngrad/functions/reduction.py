@@ -57,8 +57,13 @@ def spread(y: jax.Array, x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 # ---------------------------------------------------------------- sums and means
 
 
+def _reduced(before: tuple[int, ...], axis: int | tuple[int, ...] | None, keepdims: bool) -> tuple[int, ...]:
+    axes = axes_of(axis, len(before))
+    return tuple([1 if a in axes else n for a, n in enumerate(before) if keepdims or a not in axes])
+
+
 @op(
-    linear=True, axes=reduces("axis", adds="sum"), reduction="add", precision="high",
+    linear=True, axes=reduces("axis", adds="sum"), reduction="add", precision="high", shape=_reduced,
 )  # fmt: skip
 def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Sum over axes.
@@ -70,7 +75,7 @@ def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
     return kept(total(x, axes), axes, keepdims)
 
 
-@op(linear=True, axes=reduces("axis", adds="mean"), reduction="add", precision="high")
+@op(linear=True, axes=reduces("axis", adds="mean"), reduction="add", precision="high", shape=_reduced)
 def mean(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Arithmetic mean over axes."""
     axes = axes_of(axis, x.ndim)

@@ -45,8 +45,9 @@ class Facts:
     multiple_results: bool = False
     """`forward` returns a tuple of outputs."""
     shape: Callable[..., tuple[int, ...] | None] | None = None
-    """For an op with one output, of the dtype of all inputs: `shape(*shapes of inputs, *arguments)` is the output's
-    shape, so that `forward` need not be traced. None, or any error, if only `forward` can tell."""
+    """For an op with one output, of the dtype of all inputs if these are floating or it moves their elements:
+    `shape(*shapes of inputs, *arguments)` is the output's shape, so that `forward` need not be traced. None, or any
+    error, if only `forward` can tell."""
     view: bool = False
     """Output i has the elements of input i in the same order, and no memory of its own."""
     forwards_inputs: bool = False

@@ -182,12 +182,17 @@ class Op(Facts, Generic[P, R]):
         return specs
 
     def _declared_specs(self, input_specs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...] | None:
-        """Shape and dtype of the output by the fact `shape`; None if it cannot tell, or if `forward` should raise
-        the error."""
-        if self.shape is None or len({spec.dtype for spec in input_specs}) != 1:
+        """Shape and dtype of the output by the fact `shape`, or as elementwise ops broadcast; None if that cannot tell,
+        or if `forward` should raise the error."""
+        keeps = self.view or self.fuses == "moving"  # other ops widen bools and integers
+        if len({spec.dtype for spec in input_specs}) != 1 or not (keeps or input_specs[0].differentiable):
             return None
+        shapes = [spec.shape for spec in input_specs]
         try:
-            shape = self.shape(*[spec.shape for spec in input_specs], *arguments)
+            if self.shape is not None:
+                shape = self.shape(*shapes, *arguments)
+            else:
+                shape = np.broadcast_shapes(*shapes) if self.elementwise and self.broadcasts else None
         except (TypeError, ValueError):
             return None
         spec = None if shape is None else spec_of(shape, input_specs[0].dtype)

@@ -214,8 +214,8 @@ def recognised(equation: Any, values: list[Any]) -> list[Any] | None:
             if call.is_one_of(calls or ()):
                 moved = axes and not reference.elementwise
                 return opened(*[_axes_first(v, axes) for v in values] if moved else values)
-            if calls is None and reference.elementwise:  # nor does any map of it
-                break
+            if reference.elementwise and (not calls or not any([c.computes_with(names) for c in calls])):
+                break  # nor does any map of it
     return None
 
 
@@ -257,6 +257,10 @@ def _inlined(function: Callable[..., Any], numbered: tuple[Any, ...], described:
         return traced(*abstract).jaxpr
 
 
+_MOVING = {"broadcast_in_dim", "reshape", "squeeze", "transpose", "jit", "pjit"}
+"""Primitives that a map may add to an elementwise function, or leave out."""
+
+
 class Call:
     """A call, comparable by its equations and, where these agree, by its derivative."""
 
@@ -273,6 +277,12 @@ class Call:
         if name_of(self._equation) in CUSTOM_RULES:
             return structure_of_rules(self._equation)
         return structure_of_called(self._equation)
+
+    def computes_with(self, names: Collection[str]) -> bool:
+        """True if it, or a map of it, may contain these primitives: maps move axes, and choose in loops."""
+        inner = called_function(self._equation)
+        own = set() if inner is None else set(primitives_in(inner.jaxpr))
+        return "while" in own or own - _MOVING == set(names) - _MOVING
 
     def is_one_of(self, others: tuple[Call, ...]) -> bool:
         """True if it equals one of the others."""
