@@ -18,6 +18,7 @@ from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.signatures import explained_by_name
 from .bodies.carries import Carried
+from .bodies.loop import AT_ONCE
 from .bodies.scans import looped
 from .stochastic import typed_key
 
@@ -163,7 +164,7 @@ def map(function: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 - as jax.
 
 def each(function: Callable[[Any], Any], xs: Any) -> Any:
     """`map` of a function that keeps a CPU busy: on other platforms it is applied to all slices at once."""
-    return scanned(lambda _, x: (None, function(x)), None, xs, None, False, 0, "each", function)[1]
+    return scanned(lambda _, x: (None, function(x)), None, xs, None, False, AT_ONCE, "each", function)[1]
 
 
 def _names(*trees: Any, of: Sequence[str] = ("init", "xs")) -> list[str]:

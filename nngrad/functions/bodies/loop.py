@@ -9,6 +9,9 @@ from ...graph.block import Block
 from ...graph.closing import derived_once
 from .carries import Carried
 
+AT_ONCE = 0
+"""In place of a number of steps to unroll: all steps run at once, except on CPUs and if they carry something."""
+
 
 class Loop(NamedTuple):
     """The static arguments of `scan_of_body`. The inputs of the body are fixed ones, the same at each step, then
@@ -24,8 +27,7 @@ class Loop(NamedTuple):
     reverse: bool
     """True if the steps go from the last slice to the first."""
     unroll: int
-    """The number of steps that are unrolled into one iteration of XLA's loop. 0: all run at once, except on CPUs and if
-    they carry something."""
+    """The number of steps that are unrolled into one iteration of XLA's loop, or `AT_ONCE`."""
     segments: tuple[int, ...] = ()
     """The number of steps of a segment, if gradients recompute what they need segment by segment; then that of the
     segments into which each is cut in turn; and so on."""

@@ -34,7 +34,7 @@ from ..shaping import swapaxes
 from . import fusion, segments
 from .carries import Carried, kinds_of
 from .derived_bodies import operations_in
-from .loop import Loop, Settled, settled
+from .loop import AT_ONCE, Loop, Settled, settled
 
 
 class Scan(ControlOp):
@@ -256,7 +256,7 @@ def scan_of_body(
     def scan(step: Any, carry: Any, slices: Any, length: int) -> Any:
         return lax.scan(step, carry, slices, length=length, reverse=reverse, unroll=max(1, min(unroll, length)))
 
-    if not unroll and not carries:
+    if unroll == AT_ONCE and not carries:
         return tuple(jax.vmap(lambda *slices: step((), slices)[1], axis_size=length)(*scanned))
     if not segments:
         last, stacks = scan(step, tuple(first), tuple(scanned), length)

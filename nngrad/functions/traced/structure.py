@@ -135,7 +135,8 @@ def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ())
     computed = frozen(inner, False)
     if not derivatives:
         return computed
-    rule, derivative = _rule_and_numbers(call)
+    rule, numbers = _rule_and_numbers(call)
+    derivative: Hashable = numbers
     within_its_own = any([computed == outer or (rule is not None and rule is of_outer) for outer, of_outer in around])
     if not within_its_own and len(around) < _MOST_DERIVATIVES:
         known = _derivatives.get({})
