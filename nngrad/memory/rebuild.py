@@ -7,9 +7,10 @@ graph.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import nngrad.functions as F
 
@@ -18,16 +19,6 @@ from ..functions.control import Recomputation, computed_again, input_passed_on
 from .plan import Node, Plan, reads
 
 Outputs = tuple[Variable, ...]
-
-
-class Rebuilt(NamedTuple):
-    """A gradient graph rebuilt by a plan."""
-
-    gradients: list[Variable]
-    again: list[Function]
-    """The recomputing functions."""
-    sums_split: bool
-    """Whether sums of gradients were split into partial ones."""
 
 
 class Sweep:
@@ -185,8 +176,8 @@ def rebuild(
     gradients: list[Variable],
     plan: Plan,
     mark: Any = None,
-) -> Rebuilt:
-    """Rebuild gradients as a graph that follows `plan`.
+) -> tuple[list[Variable], list[Function]]:
+    """Rebuild gradients as a graph that follows `plan`. Returns them and the recomputing functions.
 
     Args:
         forward: The functions that exist apart from the gradients.
@@ -196,11 +187,10 @@ def rebuild(
         mark: The mark of recomputing functions.
     """
     known = set(forward)
-    passing = BackwardPass(plan, [f for f in functions_of(gradients) if f not in known])
+    passing = BackwardPass(plan, [f for f in functions_of(gradients) if f not in known], gradients)
     rebuilding = _Rebuilding(plan, passing, mark, outputs)
     rebuilding.run()
-    rebuilt = [rebuilding.now(passing.split(gx)) for gx in gradients]
-    return Rebuilt(rebuilt, rebuilding.again, bool(passing.sums))
+    return [rebuilding.now(passing.split(gx)) for gx in gradients], rebuilding.again
 
 
 # ---------------------------------------------------------------- gradients of gradients with recomputation
@@ -268,10 +258,12 @@ class BackwardPass:
     Args:
         plan: The plan.
         emitted: The functions of the backward pass, in topological order.
+        gradients: Its results.
     """
 
-    def __init__(self, plan: Plan, emitted: list[Function]) -> None:
+    def __init__(self, plan: Plan, emitted: list[Function], gradients: Sequence[Variable]) -> None:
         self._plan = plan
+        self._readers = Counter([*gradients, *[x for f in emitted for x in f.inputs]])
         self._stage: dict[Function, int] = {}
         self.sums: dict[Function, Variable] = {}
         """The last of the partial sums that replace a sum of gradients."""
@@ -304,22 +296,42 @@ class BackwardPass:
         return self._plan.segment[f] if f in self._plan.dropped else NEVER
 
     def _parts(self, f: Function) -> list[Function]:
-        """`f`; or, if it sums gradients of several stages, partial sums that each need only one stage.
+        """`f`; or, if it sums gradients of several stages, or several products, the functions that add them up as they
+        come.
 
         A parameter that is used at every step of a long sequence gets gradients from all of them. If they were summed
-        at the end, all terms would be alive until then.
+        at the end, all terms would be alive until then. So a product that only this sum reads waits until those before
+        it have been added.
         """
-        terms: dict[int, list[Variable]] = {}
+        terms: dict[tuple[int, int], list[Variable]] = {}
         for x in map(self.split, f.inputs if f.op is F.add_n else ()):
-            terms.setdefault(min(NEVER, self._stage_of(x)), []).append(x)
+            terms.setdefault((-min(NEVER, self._stage_of(x)), self._turn(x)), []).append(x)
         if len(terms) < 2:
             return [f]
         parts: list[Function] = []
+
+        def made(like: Function, op: Op, inputs: Outputs, arguments: tuple[Any, ...] = ()) -> Variable:
+            (y,) = created_like(like, op, inputs, arguments, like.mark)
+            parts.append(y.parent)  # type: ignore[arg-type]
+            return y
+
         total: list[Variable] = []
-        for stage in sorted(terms, reverse=True):
-            total += terms[stage]
+        for stage, turn in sorted(terms):
+            for x in terms[stage, turn]:
+                p = x.parent
+                if turn and parts and p is not None:
+                    k = min(range(len(p.inputs)), key=lambda k: p.inputs[k].spec.nbytes)
+                    begun = made(p, F.optimization_barrier, (p.inputs[k], *total[:1]))
+                    x = made(p, p.op, (*p.inputs[:k], begun, *p.inputs[k + 1 :]), p.arguments)
+                total.append(x)
             if len(total) > 1:
-                total = [created_like(f, F.add2 if len(total) == 2 else F.add_n, tuple(total))[0]]
-                parts.append(total[0].parent)  # type: ignore[arg-type]
+                total = [made(f, F.add2 if len(total) == 2 else F.add_n, tuple(total))]
         self.sums[f] = total[0]
         return parts
+
+    def _turn(self, x: Variable) -> int:
+        """When a product is added to the sum that alone reads it; 0 for other terms."""
+        f = x.parent
+        if f is None or f not in self._stage or not f.heavy or len(f.specs) > 1:
+            return 0
+        return f.rank if self._readers[x] == 1 and x.need_grad_set is not False else 0
