@@ -130,10 +130,8 @@ class Run:
         """Compute the values, for all cells."""
         if not self.done:
             check_process()
-            for ref, result in zip(self._thunks, self._executable(*self.arrays), strict=False):
-                value = ref()
-                if value is not None:
-                    value.fill(result, replaceable=True)
+            results = self._executable(*self.arrays)
+            Thunk.fill_together([ref() for ref in self._thunks], results)
             self.done = True  # last, so that values left waiting by an interrupt are recomputed
 
     def replace(self, results: Sequence[Any]) -> None:

@@ -24,6 +24,7 @@ import jax
 import numpy as np
 
 from .options import BuildOptions, build_options, contained, put_layers
+from .placement import several_processes
 from .process import check_process
 from .spec import Spec, x64_if
 
@@ -38,7 +39,7 @@ def on_host(array: Any) -> np.ndarray[Any, Any]:
     Raises:
         RuntimeError: It is sharded over several processes.
     """
-    if isinstance(array, jax.Array) and not (array.is_fully_addressable or array.is_fully_replicated):
+    if is_shared(array) and not array.is_fully_replicated:
         raise RuntimeError(
             f"cannot read an array of shape {array.shape} that is divided over several processes. Call "
             "jax.experimental.multihost_utils.process_allgather(x.data.array, tiled=True) in all of them, or read "
@@ -57,7 +58,7 @@ def on_device(array: np.ndarray[Any, Any]) -> jax.Array:
 
 def is_shared(array: Any) -> bool:
     """True if several processes hold parts or copies of an array, so that none may change it alone."""
-    return isinstance(array, jax.Array) and not array.is_fully_addressable
+    return several_processes() and isinstance(array, jax.Array) and not array.is_fully_addressable
 
 
 class Value:
@@ -193,6 +194,7 @@ class Thunk(Value):
     """
 
     __slots__ = ("_made", "source")
+    _made: Any
 
     def __init__(self, source: Spec | Callable[[Thunk], None]) -> None:
         self.array = None
@@ -207,15 +209,22 @@ class Thunk(Value):
         elif source is not None:  # otherwise another thread has just filled it
             source(self)
 
-    def fill(self, array: Any, replaceable: bool = False) -> None:
-        """Store the computed array, if there is none yet, and release the source. One that is `replaceable` may be
-        replaced later."""
+    def fill(self, array: Any) -> None:
+        """Store the computed array, if there is none yet, and release the source."""
         with _lock:
             if self.array is None:
                 self.array = array
-                if replaceable:
-                    self._made = array
         self.source = None
+
+    @staticmethod
+    def fill_together(thunks: Iterable[Thunk | None], arrays: Iterable[Any]) -> None:
+        """Fill the thunks that still exist; their arrays may be replaced later."""
+        with _lock:
+            for thunk, array in zip(thunks, arrays, strict=False):
+                if thunk is not None:
+                    if thunk.array is None:
+                        thunk.array = thunk._made = array
+                    thunk.source = None
 
     def replace(self, array: Any) -> None:
         """Store the array, whether or not another was computed before. A value that was written to through a view
