@@ -91,9 +91,11 @@ class PlanSource:
 
     def following(self, plan: Plan) -> Candidate:
         """The graph that follows a plan."""
-        candidate = self._weighed(*rebuild(self._known, self._of.outputs, self._gradients, plan, self._of.mark))
-        sparing = plan._replace(bases_stay=True)
-        return candidate if plan.bases_stay else candidate._replace(sparing=lambda: self.following(sparing))
+        rebuilt = rebuild(self._known, self._of.outputs, self._gradients, plan, self._of.mark)
+        candidate = self._weighed(rebuilt.gradients, rebuilt.again)
+        if plan.bases_stay or rebuilt.sums_split:  # keeping bases too saves nothing where weights are shared
+            return candidate
+        return candidate._replace(sparing=lambda: self.following(plan._replace(bases_stay=True)))
 
     def _weighed(self, gradients: list[Variable], recomputing: list[Function]) -> Candidate:
         again = self._again + sum(map(arithmetic, recomputing))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
@@ -19,6 +19,16 @@ from ..functions.control import Recomputation, computed_again, input_passed_on
 from .plan import Node, Plan, reads
 
 Outputs = tuple[Variable, ...]
+
+
+class Rebuilt(NamedTuple):
+    """A gradient graph rebuilt by a plan."""
+
+    gradients: list[Variable]
+    again: list[Function]
+    """The recomputing functions."""
+    sums_split: bool
+    """Whether sums of gradients were split into partial ones."""
 
 
 class Sweep:
@@ -176,8 +186,8 @@ def rebuild(
     gradients: list[Variable],
     plan: Plan,
     mark: Any = None,
-) -> tuple[list[Variable], list[Function]]:
-    """Rebuild gradients as a graph that follows `plan`. Returns them and the recomputing functions.
+) -> Rebuilt:
+    """Rebuild gradients as a graph that follows `plan`.
 
     Args:
         forward: The functions that exist apart from the gradients.
@@ -190,7 +200,8 @@ def rebuild(
     passing = BackwardPass(plan, [f for f in functions_of(gradients) if f not in known], gradients)
     rebuilding = _Rebuilding(plan, passing, mark, outputs)
     rebuilding.run()
-    return [rebuilding.now(passing.split(gx)) for gx in gradients], rebuilding.again
+    rebuilt = [rebuilding.now(passing.split(gx)) for gx in gradients]
+    return Rebuilt(rebuilt, rebuilding.again, bool(passing.sums))
 
 
 # ---------------------------------------------------------------- gradients of gradients with recomputation
