@@ -19,7 +19,7 @@ from .plan import (
     sizes_of,
     slots_for,
 )
-from .rebuild import contains_recomputed, reading_originals, rebuild
+from .rebuild import Rebuilt, contains_recomputed, reading_originals, rebuild
 
 ProgramOf = Callable[[list[Variable]], Program]
 """The program that runs with these gradients."""
@@ -76,7 +76,7 @@ class PlanSource:
         schedule = in_order([*graphs.outputs, *[f.outputs[0] for f in standing]])
         self.forward = Forward(schedule, graphs.outputs, [e for e in emitted if e.order == order])
         """The functions that existed before, in execution order."""
-        self.plain = self._weighed(gradients, [])
+        self.plain = self._weighed(Rebuilt(gradients, [], False))
 
     def cut(self, nest: Nest, named: Named = anything) -> Candidate:
         """The candidate that recomputes, by segments, the functions for which `named` is true."""
@@ -92,16 +92,17 @@ class PlanSource:
     def following(self, plan: Plan) -> Candidate:
         """The graph that follows a plan."""
         rebuilt = rebuild(self._known, self._of.outputs, self._gradients, plan, self._of.mark)
-        candidate = self._weighed(rebuilt.gradients, rebuilt.again)
-        if plan.bases_stay or rebuilt.sums_split:  # keeping bases too saves nothing where weights are shared
+        candidate = self._weighed(rebuilt)
+        if plan.bases_stay or rebuilt.sums_split:
+            # Keeping bases as well saves at most a few percent where weights are shared.
             return candidate
         return candidate._replace(sparing=lambda: self.following(plan._replace(bases_stay=True)))
 
-    def _weighed(self, gradients: list[Variable], recomputing: list[Function]) -> Candidate:
-        again = self._again + sum(map(arithmetic, recomputing))
-        program = self._of.program_of(gradients)
+    def _weighed(self, rebuilt: Rebuilt) -> Candidate:
+        again = self._again + sum(map(arithmetic, rebuilt.again))
+        program = self._of.program_of(rebuilt.gradients)
         extra = again / (self._arithmetic - self._again) if again else 0.0
-        return Candidate(gradients, program, timeline(program).peak, extra)
+        return Candidate(rebuilt.gradients, program, timeline(program).peak, extra)
 
 
 class Graphs:
