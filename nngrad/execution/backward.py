@@ -341,7 +341,7 @@ def accumulate(arrived: Gradients, retained: Gradients) -> None:
     """Add arrays to the contents of cells, and replace those of others, all atomically."""
     with _accumulating:
         cells = [cell for cell, _ in arrived]
-        are_empty = Value.all_zero(Value.held_by(cells)) or all([cell.is_empty for cell in cells])
+        are_empty = all(Value.are_zero(Value.held_by(cells))) or all([cell.is_empty for cell in cells])
         if are_empty and not retained and len({*cells}) == len(cells):
             Value.write(cells, [gx for _, gx in arrived])
             return

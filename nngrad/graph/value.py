@@ -101,14 +101,9 @@ class Value:
         del before  # only now, because releasing values may run code
 
     @staticmethod
-    def all_zero(values: Iterable[Value]) -> bool:
-        """True if all values are zeros that nobody has written or read."""
-        return all([v.source.__class__ is Spec for v in values])
-
-    @staticmethod
-    def none_zero(values: Iterable[Value]) -> bool:
-        """True if no value is zeros that nobody has written or read."""
-        return not any([v.source.__class__ is Spec for v in values])
+    def are_zero(values: Iterable[Value]) -> list[bool]:
+        """For each value whether it is zeros that nobody has written or read."""
+        return [v.source.__class__ is Spec for v in values]
 
     @staticmethod
     def read(cells: Iterable[NdArray]) -> list[Any]:

@@ -6,8 +6,7 @@ import math
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
-from itertools import compress, repeat
-from operator import not_
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -261,7 +260,7 @@ class Solver:
         if any([cell.variable is not None for cell in cells]):
             deque(map(setattr, cells, repeat("variable"), repeat(None)), maxlen=0)
         before, zeros = self._zeros
-        if [*map(id, cells)] == [*map(id, before)] and Value.all_zero(zeros):
+        if [*map(id, cells)] == [*map(id, before)] and all(Value.are_zero(zeros)):
             Value.put_in(cells, zeros)  # as good as new, and not made again at each step
         else:
             Value.write(cells, None)
@@ -287,15 +286,14 @@ class Solver:
         self.unused_change = ""
         check_not_traced("an update of parameters", STEP_TO_TRACE)
         with self.updating:
-            cells = grads_of(self._variables)
-            values = Value.held_by(cells)
-            if Value.none_zero(values):
-                self._update(None, (self._rate, Value.arrays_of(values)))
+            values = Value.held_by(grads_of(self._variables))
+            frozen = Value.are_zero(values)
+            reached = Value.arrays_of([v for v, stays in zip(values, frozen, strict=True) if not stays])
+            if len(reached) == len(frozen):
+                self._update(None, (self._rate, reached))
             else:
-                frozen = [cell.is_zero for cell in cells]
-                reached = iter(Value.read(compress(cells, map(not_, frozen))))
-                grads = [None if stays else next(reached) for stays in frozen]
-                self._update(tuple(frozen), (self._rate, grads))
+                arrays = iter(reached)
+                self._update(tuple(frozen), (self._rate, [None if stays else next(arrays) for stays in frozen]))
         call_hooks("post", update_post_hook)
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
