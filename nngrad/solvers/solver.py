@@ -192,7 +192,7 @@ class Solver:
         """Change attributes, and rebuild the state, atomically: counters, and the state of parameters named in
         `staying`, are taken from `old`, a named state. The caller holds the lock."""
         twin = object.__new__(type(self))
-        vars(twin).update(vars(self), **changes, _state=None)
+        vars(twin).update(vars(self), **changes, _state=None, _zeros=([], []))
         twin._variables = tuple(twin._params.values())  # a new object, so that training steps notice the change
         updates = self.updates if staying else 0
         if old:
