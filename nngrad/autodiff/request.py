@@ -468,13 +468,8 @@ def derivation_of(g: Variable) -> ResultDerivation | None:
 
 def derived_in(functions: Sequence[Function]) -> list[Variable]:
     """The results of `grad` among the outputs of `functions`."""
-    derived = []
-    for f in functions:
-        for ref in () if not f.order else r if (r := f._output).__class__ is tuple else (r,):
-            y = ref()
-            if y is not None and y.derived_by is not None:
-                derived.append(y)
-    return derived
+    outputs = [ref() for f in functions if f.order for ref in f._outputs]
+    return [y for y in outputs if y is not None and y.derived_by is not None]
 
 
 def derivations_of(derived: Iterable[Variable]) -> dict[Derivation, int]:

@@ -54,7 +54,7 @@ class RunPlan:
         """The serial numbers of the functions that compute members of each output group."""
         persistent = []
         for made_by in functions:
-            for ref in r if (r := made_by._output).__class__ is tuple else (r,):
+            for ref in made_by._outputs:
                 y = ref()
                 if y is not None and (y._group is not None or y.persistent):  # few are either
                     if y._group is not None:
