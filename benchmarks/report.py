@@ -176,8 +176,7 @@ def all_slower() -> list[Slower]:
     for name, kept in _kept().items():
         ways: dict[str, dict[str, list[dict[str, Any]]]] = {}
         for row in kept["rows"]:
-            measure = row["what"].rpartition(": ")[2]
-            if OF_PEERS.match(row["peer"]) and measure not in ("arithmetic", "products", "tracing"):
+            if OF_PEERS.match(row["peer"]) and row["what"].rpartition(": ")[2] not in ("arithmetic", "tracing"):
                 ways.setdefault(row["what"], {}).setdefault(row["ours"], []).append(row)
         for what, by_way in ways.items():
             rows = sorted(min(by_way.values(), key=lambda rows: max(map(_ratio, rows))), key=_ratio)
