@@ -44,7 +44,7 @@ def test_what_is_said_to_be_here_is_here() -> None:
         assert not place.here or resolve(place.here), f"{place.section}.{place.name} is not at {place.here}"
     for wrong in ("nn.no_such", "F.tanh.no_such", "no.tanh"):
         assert not resolve(wrong)
-    assert resolve("nn") and resolve("nngrad.training.feeding") and resolve("nn.Variable.visit")
+    assert resolve("nn") and resolve("nngrad.training.step.TrainStep") and resolve("nn.Variable.visit")
 
 
 def test_names_are_listed_once() -> None:
