@@ -22,8 +22,11 @@ from .arithmetic import floating, is_floating
 from .axes import rowwise
 from .pooling_windows import (
     WindowAxis,
+    apart,
+    are_disjoint,
     at_places,
     check_no_empty_window,
+    joined,
     over_windows,
     per_window,
     pooled_shape,
@@ -95,6 +98,13 @@ def first_maxima(x: Any, axes: list[WindowAxis]) -> Any:
     return first
 
 
+def _positions(first: Any, axes: list[WindowAxis]) -> Any:
+    """The index of each position in its window, where they lie apart."""
+    kernels = [a.kernel for a in axes]
+    numbers = lax.reshape(lax.iota(jnp.int32, math.prod(kernels)), kernels)
+    return lax.broadcast_in_dim(numbers, apart(first, axes).shape, [a.axis + i + 1 for i, a in enumerate(axes)])
+
+
 def are_few(axes: list[WindowAxis]) -> bool:
     """True if windows are small enough to go through their positions one by one."""
     return math.prod([a.kernel for a in axes]) <= MOST_SLICES
@@ -150,6 +160,9 @@ def max_pooling_backward(
         raise ValueError(f"dy must have the shape of the pooled x, {expected}, got {dy.shape}")
     if are_few(axes):
         first, zero = first_maxima(x, axes), lax.full_like(dy, 0)
+        if are_disjoint(axes):
+            at_first = lax.eq(apart(first, axes), _positions(first, axes))
+            return joined(lax.select(at_first, apart(dy, axes), apart(zero, axes)), axes, x.shape)
         parts = [lax.select(lax.eq(first, lax.full_like(first, n)), dy, zero) for n in range(len(window_offsets(axes)))]
         y: jax.Array = to_places(parts, axes)
         return y
@@ -244,7 +257,9 @@ def sum_pooling_backward(
         shape: The shape of x and of the result.
         ...: As in `sum_pooling`.
     """
-    return _transposed(dy, shape, sum_pooling, kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
+    axes = windows(tuple(shape), kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
+    arguments = (kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
+    return _transposed(dy, shape, axes, sum_pooling, *arguments)
 
 
 @op(linear=True, axes=rowwise(_pooled_axes, shape="shape"))
@@ -259,12 +274,19 @@ def average_pooling_backward(
         shape: The shape of x and of the result.
         ...: As in `average_pooling`.
     """
+    axes = windows(tuple(shape), kernel, stride, ignore_border, pad, channel_last, None, ceil_mode)
     arguments = (kernel, stride, ignore_border, pad, channel_last, including_pad, ceil_mode)
-    return _transposed(dy, shape, average_pooling, *arguments)
+    return _transposed(dy, shape, axes, average_pooling, *arguments)
 
 
-def _transposed(dy: Any, shape: Shape, pooling: Op, *arguments: Any) -> jax.Array:
-    return transposed(lambda x: pooling.forward(x, *arguments), shape, floating(dy), "dy")
+def _transposed(dy: Any, shape: Shape, axes: list[WindowAxis], pooling: Op, *arguments: Any) -> jax.Array:
+    """The transpose of `pooling` with these `arguments`. Elements are repeated over windows that are disjoint: XLA
+    pads and adds for each element of a window in loops of their own."""
+    dy = floating(dy)
+    if are_disjoint(axes) and dy.shape == pooled_shape(tuple(shape), axes):
+        shares = dy if pooling is sum_pooling else per_window(dy, axes, [0] * len(axes))
+        return joined(apart(shares, axes), axes, shape)
+    return transposed(lambda x: pooling.forward(x, *arguments), shape, dy, "dy")
 
 
 @composite
@@ -298,11 +320,5 @@ def unpooling(x: Array, /, kernel: Ints, channel_last: bool = False) -> jax.Arra
         ValueError: `kernel` has no entries, one of them is below 1, or x has too few axes.
     """
     axes = windows(x.shape, kernel, (1,), False, None, channel_last)
-    apart: list[int] = []
-    whole, places = [*x.shape], []
     factors = {a.axis: a.kernel for a in axes}
-    for i, n in enumerate(x.shape):
-        places.append(len(apart))
-        apart += [n, factors[i]] if i in factors else [n]
-        whole[i] = n * factors.get(i, 1)
-    return lax.reshape(lax.broadcast_in_dim(x, apart, places), tuple(whole))
+    return joined(apart(x, axes), axes, [n * factors.get(i, 1) for i, n in enumerate(x.shape)])

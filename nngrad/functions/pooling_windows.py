@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -172,6 +173,29 @@ def to_places(parts: list[Any], axes: list[WindowAxis]) -> Any:
         (-before[i].pad, before[i].pad + before[i].size - n, 0) if i in before else (0, 0, 0)
         for i, n in enumerate(y.shape)
     ])
+
+
+def are_disjoint(axes: list[WindowAxis]) -> bool:
+    """True if the windows follow one another from the first element on, and have no element in common."""
+    return all([a.stride == a.kernel and a.pad == 0 and a.dilation == 1 for a in axes])
+
+
+def apart(y: Any, axes: list[WindowAxis]) -> jax.Array:
+    """Each element repeated over its window, whose positions lie along axes of their own, each behind its windows'."""
+    kernels = {a.axis: a.kernel for a in axes}
+    shape: list[int] = []
+    places = []
+    for i, n in enumerate(y.shape):
+        places.append(len(shape))
+        shape += [n, kernels[i]] if i in kernels else [n]
+    return lax.broadcast_in_dim(y, shape, places)
+
+
+def joined(y: Any, axes: list[WindowAxis], shape: Sequence[int]) -> jax.Array:
+    """What `apart` gives as an array of `shape`, with zeros behind the last windows or without what is beyond."""
+    for a in axes:
+        y = lax.collapse(y, a.axis, a.axis + 2)
+    return lax.pad(y, np.zeros((), y.dtype), [(0, n - m, 0) for n, m in zip(shape, y.shape, strict=True)])
 
 
 def per_window(y: Any, axes: list[WindowAxis], margins: list[int]) -> Any:

@@ -62,8 +62,8 @@ SAMPLES: list[Sample] = [
            ref=lambda x: pool(jnp.max, x, (2, 2), (2, 2), (2, 3), 1, -np.inf)),
     sample("max_pooling", real(1, 5, 3), kernel=(3, 2), stride=2, ignore_border=False,
            ref=lambda x: pool(jnp.max, x, (3, 2), (2, 2), (3, 2), 0, -np.inf)),
-    sample("max_pooling", real(1, 4, 4, 2), kernel=(2, 2), channel_last=True,
-           ref=last(lambda x: pool(jnp.max, x, (2, 2), (2, 2), (2, 2)))),
+    sample("max_pooling", real(1, 5, 4, 2), kernel=(2, 2), channel_last=True, ceil_mode=True,
+           ref=last(lambda x: pool(jnp.max, x, (2, 2), (2, 2), (3, 2), 0, -np.inf))),
     sample("max_pooling", real(1, 6, 5), kernel=(2, 2), stride=(2, 3), dilation=(3, 2), ceil_mode=True,
            ref=lambda x: jnp.stack([x[:, [0, 3]][:, :, [0, 2]].max((1, 2)), x[:, [0, 3], 3].max(1),
                                     x[:, [2, 5]][:, :, [0, 2]].max((1, 2)), x[:, [2, 5], 3].max(1)], 1)

@@ -125,15 +125,15 @@ def _reduce_window(equation: JaxprEquation, x: Variable) -> Variable:
     if not moved:
         return x
     require(len(moved) <= 3, "it has more than three axes of windows")
-    last = (*[a for a in range(x.ndim) if a not in moved], *moved)
+    others, channels = [a for a in range(x.ndim) if a not in moved], x.ndim - 1 not in moved
+    last = (*others[: len(others) - channels], *moved, *others[len(others) - channels :])
     y = F.transpose(x, axes=last) if last != tuple(range(x.ndim)) else x
     y = F.mul_scalar(y, val=-1.0) if negative else y
     if any([pads[a] != (0, 0) for a in moved]):
-        widths = [0, 0] * (x.ndim - len(moved)) + [w for a in moved for w in pads[a]]
-        y = F.pad(y, pad_width=tuple(widths), constant_value=fill)
+        y = F.pad(y, pad_width=tuple([w for a in last for w in pads[a]]), constant_value=fill)
     pooling = F.sum_pooling if equation.name == "reduce_window_sum" else F.max_pooling
     kernel, stride, dilation = (tuple([of[a] for a in moved]) for of in (sizes, strides, apart))
-    y = pooling(y, kernel=kernel, stride=stride, dilation=dilation)
+    y = pooling(y, kernel=kernel, stride=stride, dilation=dilation, channel_last=channels)
     y = F.mul_scalar(y, val=-1.0) if negative else y
     back = tuple([last.index(a) for a in range(x.ndim)])
     return F.transpose(y, axes=back) if back != tuple(range(x.ndim)) else y
