@@ -22,7 +22,7 @@ from ..functions.barriers import computed_once, known_after
 from ..functions.bodies.scans import scan_of_body
 from ..functions.reduction import kept, reduced_count
 from .convolutions import CONVOLUTIONS, Choice, Forward
-from .thresholds import FEW_ROWS, MANY_SUMS, TALL, WRITTEN_ANEW
+from .thresholds import FEW_ROWS, MANY_SUMS, MOST_AT_ONCE, TALL, WRITTEN_ANEW
 
 
 def with_substitutes(block: Block) -> Block:
@@ -37,11 +37,21 @@ def with_substitutes(block: Block) -> Block:
     single = {i for call in calls if call.op.diagonal for i in call.outs if read[i] == 1}
     taken_in = {i for i in single if specs[i].nbytes >= WRITTEN_ANEW}
 
+    times: dict[int, int] = {}
+    """How often a loop that reads one element of a value computes what the value is made of: once for each slice."""
+
     def substituted(call: Call) -> Op:
         op, arguments, ins, outs = call
         if op.reduction and ins[0] in taken_in and specs[ins[0]].size >= TALL * specs[outs[0]].size ** 2:
             return op
-        return _substitute(op, arguments, [specs[i] for i in ins])
+        instead = _substitute(op, arguments, [specs[i] for i in ins])
+        slices = specs[ins[0]].size // specs[outs[0]].size if op.reduction and instead is not op else 1
+        if op.diagonal or op.fuses or op.view or 1 < slices <= FEW_ROWS:
+            count = slices * max([times.get(i, 1) for i in ins], default=1)
+            if count > MOST_AT_ONCE:
+                return op.with_forward(_of_rows_alone, f"{op.name}_on_cpu")
+            times.update(dict.fromkeys(outs, count))
+        return instead
 
     return with_ops(block, map(substituted, calls), with_substitutes)
 
@@ -92,6 +102,11 @@ def _of_rows(x: jax.Array, axis: int | tuple[int, ...] | None, keepdims: bool) -
         y = lax.dot_general(lax.full((1, count), 1, rows.dtype), rows, (((1,), (0,)), ((), ())))
         y = lax.reshape(y, x.shape[len(axes) :])
     return kept(lax.convert_element_type(y, x.dtype), axes, keepdims)
+
+
+def _of_rows_alone(x: jax.Array, axis: int | tuple[int, ...] | None, keepdims: bool) -> jax.Array:
+    """The same in a loop of its own, which reads what it adds from memory."""
+    return computed_once(functools.partial(_of_rows, axis=axis, keepdims=keepdims), x)
 
 
 def _by_itself(op: Op) -> Choice:

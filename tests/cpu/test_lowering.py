@@ -118,6 +118,14 @@ def test_other_forwards_for_cpus_give_the_same() -> None:
         assert SUBSTITUTES[F.sum]([v.spec for v in small.parent.inputs], F.sum.named(small.parent.arguments)) is None
 
 
+def test_sums_of_slices_of_sums_write_what_the_inner_ones_come_to() -> None:
+    x = leaf(3, 8, 32, 700)
+    y = F.sum(F.tanh(F.sum(x**2, axis=0)), axis=0)
+    compiled = jax.jit(nn.to_jax([y], [x])).lower(x.d).compile()
+    np.testing.assert_allclose(compiled(x.d)[0], np.tanh((x.d**2).sum(0)).sum(0), rtol=1e-6)
+    assert compiled.memory_analysis().temp_size_in_bytes < 1.1 * x.data.raw().nbytes / 3  # its squares are thrice that
+
+
 class OnHost(nn.CustomFunction):
     """The user's own, in NumPy."""
 
