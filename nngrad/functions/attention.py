@@ -12,7 +12,7 @@ from ..graph.arguments import Scalar, Share, as_int, coerced
 from ..graph.leaf import as_variables
 from ..graph.signatures import explained_by_name
 from . import activation, array, comparison, contractions, indexing, linear, loops, movement, reduction, stochastic
-from .query_blocks import by_blocks, is_long
+from .query_blocks import by_blocks, heads_apart
 from .shaping import swapaxes
 
 
@@ -52,7 +52,7 @@ def attention(
     if not sources:
         return array.constant(0, shape=(batch, heads, targets, value.shape[3]), dtype=dtype)
     groups = heads // shared
-    if shared > 1 and is_long(targets, sources):
+    if shared > 1 and heads_apart(batch * heads, targets, sources):
         apart = [query, key, value, *([] if mask is None or mask.shape[1] == 1 else [mask])]
         y = loops.each(
             lambda of: attention.body(of[0], of[1], of[2], of[3] if of[3:] else mask, causal, scale, dropout),

@@ -231,3 +231,9 @@ def test_weights_are_in_memory_once(causal: bool) -> None:
     head, weights = 1024 * 16 * 4, query_blocks.BLOCK * 1024 * 4
     mask = weights if causal else 0
     assert temporaries(0, 1024, causal) < 5 * head + mask + 1.1 * weights  # keys and values, and what is cut
+
+
+@pytest.mark.parametrize(("batch", "apart"), [(2, True), (1, False)])
+def test_heads_of_a_large_batch_are_computed_one_by_one(batch: int, apart: bool) -> None:
+    xs = [nn.Variable((batch, 8, 512, 16)) for _ in range(3)]
+    assert has_loop(F.attention(*xs)) is apart
