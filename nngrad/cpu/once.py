@@ -45,9 +45,12 @@ def with_sines_once(block: Block) -> Block:
 
 @functools.cache
 def _computed_once(op: Op) -> Op:
-    """An op that computes the same, and is not fused with anything."""
+    """An op that computes the same, and is not fused with its readers. A sum is fused with what it adds, which would
+    have to be stored for a call that adds."""
 
     def once(*x: Any, **arguments: Any) -> Any:
+        if op.is_sum:
+            return computed_once(lambda y: y, op.forward(*x, **arguments))
         return computed_once(functools.partial(op.forward, **arguments), *x)
 
     alone = op.with_forward(once, f"{op.name}_on_cpu")
