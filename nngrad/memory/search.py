@@ -1,5 +1,5 @@
-"""Choose a rematerialised graph of a gradient: rank candidates by their structure, and let the compiler decide among
-the best.
+"""Choose a rematerialised graph of a gradient: rank candidates by their structure, and let the compiler decide whether
+the best takes less memory than the plain graph.
 
 The choice is made when the gradient is requested, for the program that will run: for `backward()` and `train_step` that
 is the actual one, for `nn.grad` the one that computes the differentiated outputs and the gradients. What happens to a
@@ -76,25 +76,15 @@ class Search:
     # ---------------------------------------------------------------- which is best
 
     def smallest(self, candidates: Iterable[Candidate]) -> Candidate:
-        """The candidate that takes the least memory, or the plain graph if none takes less."""
-        ranked = _ranked(candidates)[:MOST_FINALISTS]
-        if not ranked or self.plain.peak * CLOSE < ranked[0].peak:
-            return self.plain
-        close = [c for c in ranked if c.peak <= CLOSE * ranked[0].peak]
-        best = self._decided(close)
-        return self._decided(ranked) if best is self.plain and len(close) < len(ranked) else best
-
-    def _decided(self, candidates: list[Candidate]) -> Candidate:
-        """The candidate, or the plain graph, that takes the least memory as reported by the compiler."""
-        finalists = list(map(_spared, candidates))
-        if self.plain.peak <= CLOSE_TO_PLAIN * candidates[0].peak:
-            finalists.append(self.plain)
-        finalists = _ranked(finalists)
-        if len(finalists) > 1:
-            taken = [(executables.temporary_bytes(c.program), c.extra) for c in finalists]
-            if all([nbytes is not None for nbytes, _ in taken]):
-                return finalists[taken.index(min(taken))]
-        return finalists[0]
+        """The candidate that takes the least memory by its structure; the plain graph if that takes no more, as the
+        compiler reports unless they are far apart."""
+        for candidate in map(_spared, _ranked(candidates)[:MOST_FINALISTS]):
+            if self.plain.peak * CLOSE < candidate.peak:
+                break
+            far_apart = candidate.peak * CLOSE_TO_PLAIN < self.plain.peak
+            if far_apart or self.bytes_of(candidate) < self.bytes_of(self.plain):
+                return candidate
+        return self.plain
 
     def fitting(self, nbytes: float) -> tuple[bool, Candidate]:
         """The candidate with the least arithmetic among those that fit, or else the smallest; and whether it fits."""
