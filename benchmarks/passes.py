@@ -112,6 +112,18 @@ def recurrent(steps: int, penalty: bool, smoke: bool) -> Graph:
     return graph_of([arrays.x, *arrays.weights], loss)
 
 
+def recomputed(smoke: bool) -> Graph:
+    """A recurrence that is written out, whose gradients compute its steps again."""
+    n = 4 if smoke else 64
+    rng = np.random.default_rng(0)
+    x, w, u = variables([normal(rng, n, n, n), *[normal(rng, n, n, scale=n**-0.5) for _ in range(2)]])
+    h = F.constant(0, shape=(n, n))
+    for t in range(n):
+        h = F.tanh(x[t] @ w + h @ u)
+    y = F.sum(h * h)
+    return [y, *nn.grad(y, [w, u], recompute="sqrt")], [x, w, u]
+
+
 def waves(smoke: bool) -> Graph:
     """A network of sines, with its second derivative along one axis in the loss."""
     rng = np.random.default_rng(0)
@@ -142,6 +154,7 @@ GRAPHS = (
     Shown("substitute", "modulated convolution of 8 samples", partial(grouped, 1, 128, 8)),
     Shown("substitute", "depthwise convolution", partial(grouped, 8, 32, 32)),
     Shown("substitute", "32 layers in checkpoints", checkpointed, saves_memory=True),
+    Shown("slices", "recurrence of 64 steps, recomputed", recomputed, saves_memory=True),
     Shown("roll", "LSTM of 60 steps", partial(recurrent, 60, False)),
     Shown("sine_once", "network of sines, second derivatives", waves),
     Shown("sine_once", "Jacobian of a collocation", pendulums),

@@ -9,12 +9,17 @@ from .facts import CHANNELS_LAST, KEPT_UNROLLED, TAKEN_FOR_LIGHT
 from .layouts import with_channels_last
 from .once import with_sines_once, with_sums_once
 from .rolling import with_recurrences_rolled
+from .slices import with_slices_in_turn
 from .substitutes import SUBSTITUTES, with_substitutes
 from .thresholds import LEAST_CALLS, MOST_SOURCES
 
 register_pass(
     "cpu", "channels_last", with_channels_last, what="convolutions to run with channels last",
     may_apply=lambda block: any([op.heavy and op in CHANNELS_LAST for op in block.ops]),
+)  # fmt: skip
+register_pass(
+    "cpu", "slices", with_slices_in_turn, what="slices of leaves that would be copied long before they are read",
+    may_apply=lambda block: not KEPT_UNROLLED.isdisjoint(block.ops),
 )  # fmt: skip
 register_pass(
     "cpu", "substitute", with_substitutes, what="functions with another forward for this compiler",

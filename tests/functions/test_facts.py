@@ -128,7 +128,7 @@ BY_NATURE: dict[str, str] = {
 }
 """Files that ask which op something is, each with the reason."""
 
-GIVEN_ON = {"apply", "create", "created_like", "emit", "freed", "node"}
+GIVEN_ON = {"Call", "apply", "create", "created_like", "emit", "freed", "node"}
 """Functions that are given an op to apply it."""
 
 NAMES_FAMILIES = {

@@ -41,6 +41,23 @@ def test_the_compiled_program_computes_again_and_takes_less_memory() -> None:
     assert temporaries(again) < 0.6 * temporaries(plain)
 
 
+def test_slices_of_a_sequence_are_copied_step_by_step() -> None:
+    rng = np.random.default_rng(0)
+    x, w, u = [Variable.from_numpy_array(rng.normal(size=shape) / 8) for shape in ((40, 64, 64), (64, 64), (64, 64))]
+    h: Variable = F.constant(0, shape=(64, 64))
+    for t in range(40):
+        h = F.tanh(x[t] @ F.transpose(w, (1, 0)) + h @ u)
+    graph = [F.sum(h**2), *nn.grad(F.sum(h**2), [w, u], recompute="sqrt")]
+    assert allotted(graph) < 0.6 * x.spec.nbytes
+    nn.forward_all(graph)
+    in_turn = [y.d.copy() for y in graph]
+    with nn.passes(without=["slices"]):
+        assert allotted(graph) > 0.9 * x.spec.nbytes
+        nn.forward_all(graph)
+    for y, expected in zip(graph, in_turn, strict=True):
+        np.testing.assert_array_equal(y.d, expected)
+
+
 @pytest.mark.slow
 def test_a_deep_chain_takes_logarithmic_memory() -> None:
     layers, batch, width = 400, 16, 2
