@@ -51,8 +51,6 @@ class Candidate(NamedTuple):
     """Its temporaries in bytes, estimated from its structure."""
     extra: float = 0.0
     """The recomputed arithmetic, as a fraction of the plain graph's."""
-    sparing: Callable[[], Candidate] | None = None
-    """Makes a variant of the plan with less arithmetic, which may take more memory."""
 
 
 class PlanSource:
@@ -76,7 +74,7 @@ class PlanSource:
         schedule = in_order([*graphs.outputs, *[f.outputs[0] for f in standing]])
         self.forward = Forward(schedule, graphs.outputs, [e for e in emitted if e.order == order])
         """The functions that existed before, in execution order."""
-        self.plain = self._weighed(Rebuilt(gradients, [], False))
+        self.plain = self._weighed(Rebuilt(gradients, []))
 
     def cut(self, nest: Nest, named: Named = anything) -> Candidate:
         """The candidate that recomputes, by segments, the functions for which `named` is true."""
@@ -91,12 +89,7 @@ class PlanSource:
 
     def following(self, plan: Plan) -> Candidate:
         """The graph that follows a plan."""
-        rebuilt = rebuild(self._known, self._of.outputs, self._gradients, plan, self._of.mark)
-        candidate = self._weighed(rebuilt)
-        if plan.bases_stay or rebuilt.sums_split:
-            # Keeping bases as well saves at most a few percent where weights are shared.
-            return candidate
-        return candidate._replace(sparing=lambda: self.following(plan._replace(bases_stay=True)))
+        return self._weighed(rebuild(self._known, self._of.outputs, self._gradients, plan, self._of.mark))
 
     def _weighed(self, rebuilt: Rebuilt) -> Candidate:
         again = self._again + sum(map(arithmetic, rebuilt.again))

@@ -17,7 +17,7 @@ from ..extend import Program, Switched, Variable, contained, device_of, executab
 from .candidates import Candidate, Emit, Graphs, Named, PlanSource
 from .plan import binomial_plan, by_blocks, slots_for, uniform_plan
 from .policies import policy_of, policy_of_marks
-from .thresholds import CLOSE, CLOSE_TO_PLAIN, MOST_FINALISTS, MOST_LEVELS, MOST_SEGMENTS, WORTH_IT
+from .thresholds import CLOSE, CLOSE_TO_PLAIN, MOST_FINALISTS, MOST_LEVELS, MOST_SEGMENTS
 
 
 @contained
@@ -78,7 +78,7 @@ class Search:
     def smallest(self, candidates: Iterable[Candidate]) -> Candidate:
         """The candidate that takes the least memory by its structure; the plain graph if that takes no more, as the
         compiler reports unless they are far apart."""
-        for candidate in map(_spared, _ranked(candidates)[:MOST_FINALISTS]):
+        for candidate in _ranked(candidates)[:MOST_FINALISTS]:
             if self.plain.peak * CLOSE < candidate.peak:
                 break
             far_apart = candidate.peak * CLOSE_TO_PLAIN < self.plain.peak
@@ -173,14 +173,6 @@ def _nested(source: PlanSource, levels: int) -> Iterator[Candidate]:
     if levels == 1:
         for count in _counts(*[math.sqrt(units) * factor for factor in (0.5, 1.0, 1.5)]):
             yield source.cut(uniform_plan(count))
-
-
-def _spared(candidate: Candidate) -> Candidate:
-    """A variant of the plan with less arithmetic, if that is worthwhile and takes no more memory."""
-    if candidate.sparing is None:
-        return candidate
-    other = candidate.sparing()
-    return other if other.peak <= candidate.peak and other.extra <= WORTH_IT * candidate.extra else candidate
 
 
 def _counts(*about: float) -> list[int]:

@@ -14,9 +14,6 @@ ranked lower took 5% less memory than the first. Repeat with that."""
 MOST_FINALISTS = 3
 """How many candidates are compiled at most, each of which takes as long as the graph itself."""
 
-WORTH_IT = 0.95
-"""A plan is chosen for less arithmetic only at this fraction of it or below: another graph is another risk."""
-
 MOST_READ = 512
 """A function that would make a loop read more arrays than this is computed into its own buffer."""
 
