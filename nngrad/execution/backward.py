@@ -150,11 +150,11 @@ def accumulate_gradients(
             arrived.append((y.grad, np.ones(y.shape, y.dtype) if seed is None else seed))
     gradient_variables = _gradient_variables(outputs, grads, options) if options.enable_double_backprop else []
     retained: Gradients = []
-    for snapshot, (of_snapshot, seeds) in groups.items():
-        of_leaves, of_others = _gradients_from(of_snapshot, seeds, snapshot, options)
+    found = [_gradients_from(ys, seeds, snapshot, options) for snapshot, (ys, seeds) in groups.items()]
+    for of_leaves, of_others in filter(None, found):
         arrived += of_leaves
         retained += of_others
-    if not arrived and not retained and outputs and not any([y.need_grad for y in outputs]):
+    if not arrived and not any(found) and outputs and not any([y.need_grad for y in outputs]):
         warn_user("backward: no leaf needs a gradient; make the leaves to differentiate by with need_grad=True")
     accumulate(arrived, retained)
     for x, gx in gradient_variables:
@@ -185,9 +185,10 @@ Gradients = list[tuple[NdArray, Any]]
 
 def _gradients_from(
     outputs: list[Variable], seeds: list[Any], snapshot: Run | None, options: CheckedBackward
-) -> tuple[Gradients, Gradients]:
+) -> tuple[Gradients, Gradients] | None:
     """The gradients of outputs that share a snapshot: those of leaves, to be added to the cells' contents, and those of
-    intermediate Variables, to replace them."""
+    intermediate Variables, to replace them. Those that wait in their cells are not among them; None if there are none.
+    """
     if snapshot is None or snapshot.implied:
         snapshot = _implied(outputs)
     plan = plan_of(outputs)
@@ -197,7 +198,7 @@ def _gradients_from(
     stops = tuple([place for place, y in middle if y._need_grad is False])
     retained = tuple([place for place, y in middle if options.retain_grad or y.persistent])
     if not wanted and not inside:
-        return [], []
+        return None
     seeded, memory = tuple([seed is not None for seed in seeds]), engine.policy_key(options.recompute, plan.functions)
     key = FusedKey(wanted, inside, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
     if reached_leaves:
@@ -287,6 +288,15 @@ def _compiled(
         fused = fused_for(outputs, plan, key, options.recompute)
         if not fused.is_users:
             plan.fused[key] = fused
+    if snapshot.leaf_ids is plan.leaf_ids and snapshot.is_forward and fused.may_wait and not (
+        snapshot.done or snapshot.has_gradients or True in key.seeded
+    ):
+        with _accumulating:
+            if all(Value.are_zero(Value.held_by(cells))) and len({*cells}) == len(cells):
+                snapshot.add_gradients(fused.executable, cells)
+                if middle:
+                    _mark_not_kept(middle, fused.passed)
+                return [], []
     arrays = _arrays(plan, snapshot)
     if True in key.seeded or fused.others:
         arrays = (*arrays, *[seed for seed in seeds if seed is not None], *[x.cell.raw() for x in fused.others])

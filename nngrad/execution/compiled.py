@@ -15,7 +15,7 @@ from ..graph.placement import Placement, several_processes
 from ..graph.process import Process, check_process
 from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_AN_EXECUTABLE
 from ..graph.value import on_device
-from .executable import Executable, Settings, has_two_tiers, note_call, spent
+from .executable import Executable, Settings, has_two_tiers, spent
 from .lower import in_partitions, lower, lowered_where_it_runs, lowered_whole
 from .partitions import Hoisted, hoisted, taking_literals
 from .passes import is_too_long
@@ -43,19 +43,14 @@ class Executables(BoundedCache):
         """The executable of a program, from arrays of the leaves to arrays of the results. With `at_its_best` its first
         call runs the optimised tier too."""
         check_process()
-        if at_its_best and has_two_tiers(program):
-            note_call(hoisted_of(program).program)
-        table = _part_for(program)
-        executable: Callable[..., tuple[Any, ...]] | None = table.find(program)
-        if executable is not None:
-            return executable
         shared = hoisted_of(program)
-        if shared.numbers is None:
-            return keep_executable(*_made(program))
-        executable = table.find(shared.program)
-        table.undo_miss()
+        executable: Executable | None = _part_for(program).find(shared.program)
         if executable is None:
-            executable = keep_executable(shared.program, executable_in_one(shared), [len(program.block.steps)])
+            executable = keep_executable(*_made(shared))
+        if at_its_best:
+            executable.optimised()
+        if shared.numbers is None:
+            return executable
         # An executable takes an array of JAX's in less time than one of NumPy's, which JAX moves at each call.
         everywhere = program.device is program.mesh is None and not several_processes()
         return functools.partial(executable, on_device(shared.numbers) if everywhere else shared.numbers)
@@ -70,7 +65,7 @@ class Executables(BoundedCache):
         if Process.cannot_compute or program.group is not None:
             return None
         runs, takes = self.of(program), hoisted_of(program).takes
-        executable: Executable = runs.func if isinstance(runs, functools.partial) else runs  # type: ignore[assignment]
+        executable, _ = taken_apart(runs)
         shardings: Sequence[Any]  # as at run time: a jitted function is compiled again for other placements
         if program.mesh is None:
             shardings = [None if program.device is None else SingleDeviceSharding(program.device)] * len(takes)
@@ -105,11 +100,18 @@ def bytes_of(*counts: int) -> int:
     return sum([BYTES_OF_AN_EXECUTABLE + count * BYTES_OF_A_FUNCTION for count in counts])
 
 
+def taken_apart(executable: Callable[..., Any]) -> tuple[Executable, tuple[Any, ...]]:
+    """What `executables.of` returns as an Executable and the numbers that it takes first."""
+    known: Any = executable
+    return (known.func, known.args) if isinstance(executable, functools.partial) else (known, ())
+
+
 def while_cached(executable: Callable[..., Any]) -> Callable[[], Callable[..., Any] | None]:
     """A function that returns the executable of a program for as long as it is cached."""
-    if executable.__class__ is not functools.partial:
-        return weakref.ref(executable)
-    reference, numbers = weakref.ref(executable.func), executable.args  # nothing else keeps the program's own numbers
+    shared, numbers = taken_apart(executable)  # nothing else keeps the program's own numbers
+    reference = weakref.ref(shared)
+    if not numbers:
+        return reference
 
     def found() -> Callable[..., Any] | None:
         taking = reference()
@@ -118,8 +120,11 @@ def while_cached(executable: Callable[..., Any]) -> Callable[[], Callable[..., A
     return found
 
 
-def _made(program: Program) -> tuple[Program, Executable, list[int]]:
+def _made(shared: Hoisted) -> tuple[Program, Executable, list[int]]:
     """A program, its executable, and the number of functions in each part of that."""
+    program = shared.program
+    if shared.numbers is not None:
+        return program, executable_in_one(shared), [len(program.block.steps)]
     lowered = lowered_where_it_runs(program)
     shorter, partitions = lowered.program, lowered.partitions
     settings = Settings(program.device, program.block.needs_x64, program.mesh)
@@ -128,7 +133,7 @@ def _made(program: Program) -> tuple[Program, Executable, list[int]]:
         joint = Placement.across(lowered_whole(shorter), program.group, program.device)
         return program, Executable(joint, settings), [count]
     if partitions is None:
-        return program, executable_in_one(Hoisted(program, None), shorter), [count]
+        return program, executable_in_one(shared, shorter), [count]
     counts = [len(block.steps) for block in {partition.block for partition in partitions}]
     return program, Executable(in_partitions(shorter, partitions), settings, opaque=program.block.opaque), counts
 

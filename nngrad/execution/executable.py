@@ -69,8 +69,8 @@ class Executable:
     """
 
     __slots__ = (
-        "__weakref__", "_call", "_decided", "_divided", "_lock", "_opaque", "_place", "_program", "_quick",
-        "_seconds", "_settings", "_temporaries", "_tiered", "_waits", "function",
+        "__weakref__", "_call", "_decided", "_divided", "_lock", "_opaque", "_place", "_quick", "_seconds",
+        "_settings", "_temporaries", "_tiered", "_untold", "_waits", "function", "program",
     )  # fmt: skip
 
     function: Any
@@ -92,7 +92,9 @@ class Executable:
         self._opaque = opaque
         self._waits = opaque and not _is_jitted(function)
         self._tiered = tiered
-        self._program = program
+        self.program = program
+        self._untold = program is not None
+        """Whether nobody was told yet that the program was compiled."""
         self._place = None if program is None else SourceLocation.of_user()
         self._quick: Any = None
         """The function of the quick tier, if that has been compiled."""
@@ -112,6 +114,27 @@ class Executable:
     def on(cls, mesh: Mesh, function: Callable[..., Any]) -> Executable:
         """The executable of a function that runs on a mesh."""
         return cls(jax.jit(function), Settings(mesh=mesh))
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether its function may run later, or as a part of another one: XLA compiles it as a whole, for one device,
+        and without user code."""
+        device, _, mesh = self._settings or Settings()
+        return device is mesh is None and _is_jitted(self.function) and not self._opaque
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the next call runs the quick tier."""
+        return self._tiered is not None and not was_called(self._tiered) and self._has_quick_tier()
+
+    def optimised(self) -> Any:
+        """Its function. No call runs the quick tier from now on."""
+        with self._lock:
+            if self._tiered is not None:
+                note_call(self._tiered)
+            spent.add(optimised=int(self._quick is not None))
+            self._quick = None
+        return self.function
 
     # ---------------------------------------------------------------- a call
 
@@ -226,10 +249,9 @@ class Executable:
         if self._temporaries is not None or not _is_jitted(self.function):
             return self._temporaries
         device, needs_x64, _ = self._settings or Settings()
-        is_quick = self._tiered is not None and not was_called(self._tiered) and self._has_quick_tier()
         try:
             with x64_if(needs_x64), jax.default_device(device) if device else nullcontext(), self._lock:
-                function = self._quick_function() if is_quick else self.function
+                function = self._quick_function() if self.is_quick else self.function
                 analysis = self._compile(function, arrays).memory_analysis()
         except (jax.errors.JaxRuntimeError, NotImplementedError):
             return None  # the error will be raised again when it matters
@@ -251,9 +273,9 @@ class Executable:
     def _report_time(self) -> None:
         """Tell of the compilation, with no lock held: listeners may warn, and warnings may be errors."""
         seconds, self._seconds = self._seconds, 0.0
-        program, self._program = self._program, None
-        if seconds or program is not None:
-            event = CompilationEvent(seconds, program, self._place)
+        untold, self._untold = self._untold, False
+        if seconds or untold:
+            event = CompilationEvent(seconds, self.program if untold else None, self._place)
             for hear in build_options().listeners["compiled"]:
                 hear(event)
 

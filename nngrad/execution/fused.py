@@ -11,7 +11,7 @@ from ..graph import NdArray, Switched, Variable, contained, functions_of, path_b
 from ..graph.bounded_cache import BoundedCache
 from ..graph.options import watching_for_users_code
 from ..graph.variable import leaf_of
-from .compiled import executables, while_cached
+from .compiled import executables, taken_apart, while_cached
 from .lower import linearize
 from .plans import RunPlan
 from .program import Program
@@ -38,6 +38,8 @@ class Fused(NamedTuple):
     """The intermediate Variables that a gradient passes without being kept."""
     is_users: bool = False
     """Whether user code took part in it, and has to run again for the next one."""
+    may_wait: bool = False
+    """Whether it may run later, or as a part of an update of parameters."""
 
 
 class FusedKey(NamedTuple):
@@ -63,19 +65,20 @@ class FusedKey(NamedTuple):
 class _Shared:
     """The part of a Fused that graphs of one structure share, as long as the executable is cached."""
 
-    __slots__ = ("executable", "passed", "retained")
+    __slots__ = ("executable", "may_wait", "passed", "retained")
 
     def __init__(self, fused: Fused) -> None:
         self.executable = while_cached(fused.executable)
         self.retained = fused.retained
         self.passed = fused.passed
+        self.may_wait = fused.may_wait
 
     def fused(self) -> Fused | None:
         """The Fused, or None if the executable is gone."""
         executable = self.executable()
         if executable is None:
             return None
-        return Fused(executable, [], self.retained, self.passed)
+        return Fused(executable, [], self.retained, self.passed, may_wait=self.may_wait)
 
 
 _fused = BoundedCache.about_structures(512)
@@ -110,7 +113,9 @@ def fused_for(outputs: list[Variable], plan: RunPlan, key: FusedKey, recompute: 
     met = passed(outputs, plan, key)
     graph, is_users = watching_for_users_code(lambda: gradient_graph(outputs, plan, key, met, recompute))
     program, others = _program(outputs, plan, [*graph.gradients, *graph.retained.values()], graph.seeds)
-    fused = Fused(executables.of(program), others, tuple(graph.retained), met.difference(key.retained), is_users)
+    executable, passed_by = executables.of(program), met.difference(key.retained)
+    may_wait = not (others or graph.retained or is_users or program.group) and taken_apart(executable)[0].may_wait
+    fused = Fused(executable, others, tuple(graph.retained), passed_by, is_users, may_wait)
     if not others and not is_users:
         shared = table.keep((plan.program, key), _Shared(fused))
         shared.executable = while_cached(fused.executable)

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,9 +18,11 @@ from ..graph.body_op import ControlOp
 from ..graph.function import watched
 from ..graph.placement import groups_of, several_processes
 from ..graph.process import at_once, check_process
+from ..graph.spec import Spec
 from ..graph.thresholds import MOST_BYTES_KEPT, SMALL_RESULT
 from ..graph.value import OutputGroup, Thunk, Value
-from .compiled import executables
+from .compiled import executables, taken_apart
+from .executable import Executable
 from .interpret import any_watched
 from .lower import Program, linearize
 from .program import arrays_of
@@ -89,14 +91,14 @@ def exchanging(functions: Sequence[Function]) -> list[Function]:
 class Run:
     """One `forward()`: the arrays of the leaves, and the values of its outputs, of persistent Variables and of the
     leaves that it updates. They are computed when the first of them is read; a `backward()` computes them as well, and
-    replaces those read before.
+    replaces those read before. If none was read, its gradients may wait with them (`add_gradients`).
 
     It does not refer to the leaves, since the cell of one that it updates refers to it.
     """
 
     __slots__ = (
-        "_cells", "_executable", "_thunks", "arrays", "done", "exchanged", "implied", "is_forward", "leaf_ids", "mark",
-        "outputs", "results",
+        "_cells", "_thunks", "arrays", "done", "exchanged", "executable", "has_gradients", "implied", "is_forward",
+        "leaf_ids", "mark", "outputs", "results",
     )  # fmt: skip
 
     def __init__(self, plan: RunPlan, arrays: tuple[Any, ...], cells: Sequence[NdArray] = ()) -> None:
@@ -111,7 +113,10 @@ class Run:
         """The values that it has exchanged with other processes, by `numbers_of` the Variables."""
         self.results: MutableMapping[Function, tuple[Any, ...]] | None = None
         """The results of the functions, if they ran one by one."""
-        self._executable = plan.executable
+        self.executable = plan.executable
+        """What computes the values from the arrays."""
+        self.has_gradients = False
+        """Whether gradients are computed with the values."""
         self._cells = list(map(id, cells))
         thunks = list(map(Thunk, repeat(self.compute, len(cells))))
         self._thunks = list(map(weakref.ref, thunks))
@@ -130,12 +135,31 @@ class Run:
         """Compute the values, for all cells."""
         if not self.done:
             check_process()
-            results = self._executable(*self.arrays)
-            Thunk.fill_together([ref() for ref in self._thunks], results)
-            self.done = True  # last, so that values left waiting by an interrupt are recomputed
+            self.finish(self.executable(*self.arrays))
+
+    def finish(self, results: Sequence[Any]) -> None:
+        """Store the computed values where none are present yet."""
+        Thunk.fill_together([ref() for ref in self._thunks], results)
+        self.done = True  # last, so that values left waiting by an interrupt are recomputed
+
+    def add_gradients(self, executable: Callable[..., tuple[Any, ...]], cells: Sequence[NdArray]) -> None:
+        """From now on, `executable` computes the values, followed by gradients that belong in these cells."""
+        self.executable = executable
+        self.has_gradients = True
+        thunks = list(map(Thunk, repeat(self.compute, len(cells))))
+        self._thunks += map(weakref.ref, thunks)
+        Value.put_in(cells, thunks)
+
+    def awaited_by(self, values: Iterable[Value]) -> Awaited:
+        """What it computes for these Values."""
+        executable, numbers = taken_apart(self.executable)
+        places = {id(ref()): i for i, ref in enumerate(self._thunks)}
+        return Awaited(executable, (*numbers, *self.arrays), tuple([places.get(id(v)) for v in values]), self.finish)
 
     def replace(self, results: Sequence[Any]) -> None:
         """Store values that were computed elsewhere, replacing any present ones."""
+        if self.has_gradients:
+            self.compute()
         for ref, result in zip(self._thunks, results, strict=False):
             value = ref()
             if value is not None:
@@ -148,6 +172,26 @@ class Run:
         known = dict(zip(map(id, cells), results, strict=True))
         if known.keys() >= set(self._cells):
             self.replace([known[cell] for cell in self._cells])
+
+
+class Awaited(NamedTuple):
+    """Gradients that are not computed yet."""
+
+    executable: Executable
+    """What computes them, with other values."""
+    arrays: tuple[Any, ...]
+    """Its arguments."""
+    places: tuple[int | None, ...]
+    """Where each gradient is among the results; None for zero."""
+    finish: Callable[[Sequence[Any]], None]
+    """Takes the results, if something else has computed them."""
+
+
+def awaited(gradients: Sequence[Value]) -> Awaited | None:
+    """What Values of gradients wait for, if that is one executable for all that are not zero."""
+    sources = {v.source for v in gradients if v.source.__class__ is not Spec}
+    run = getattr(sources.pop(), "__self__", None) if len(sources) == 1 else None
+    return run.awaited_by(gradients) if isinstance(run, Run) and run.has_gradients and not run.done else None
 
 
 def numbers_of(outputs: Iterable[Variable]) -> tuple[tuple[int, int], ...]:

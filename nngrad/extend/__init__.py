@@ -12,7 +12,7 @@ from ..execution.executable import Executable
 from ..execution.interpret import interpret, results_of
 from ..execution.lower import linearize, lower
 from ..execution.passes import lowering_passes, prepared, register_pass
-from ..execution.plans import device_of
+from ..execution.plans import Awaited, awaited, device_of
 from ..execution.program import Program, arrays_of
 from ..graph import (
     Array,
@@ -55,17 +55,17 @@ from ..rewrite.builder import RULES, rewriting_rule
 from ..rewrite.sums import summands
 
 __all__ = [
-    "RULES", "Array", "Block", "BoundedCache", "Call", "Closing", "CompilationEvent", "Composite", "ControlOp",
-    "CustomFunction", "Event", "Executable", "Function", "Ints", "NdArray", "NoForwardMode",
-    "Op", "PassEvent", "Program", "Request", "RolledLoop", "RuleCall", "ShapeArgument",
-    "SourceLocation", "Spec", "Static", "Switched", "Value", "Variable", "WithBlock", "Within", "adjoint_pair",
-    "apply", "array_of", "arrays_of", "as_made", "as_variable", "as_variables", "backward", "bilinear_family",
-    "bodies_in", "build_options", "cells_of", "check_not_traced", "check_process", "checked_choice", "checked_count",
-    "close", "coerced", "composite", "contained", "create", "device_of", "did_you_mean",
-    "differentiable", "dtype_of", "emitted", "engine", "executables", "explained", "functions_of", "grad",
-    "grads_of", "host_array", "interpret", "interrupt_safe", "jax_internal", "key_of", "leaf_of", "leaves_of",
-    "linearize", "lower", "lowering_passes", "missing_in_jax", "named_axes", "no_attribute", "non_differentiable",
-    "on_host", "op", "operands_first", "path_between", "pause_collector", "placeholder", "placement", "prepared",
-    "provide", "reached_leaves", "register_pass", "results_of", "rewriting_rule", "slopes", "spec_of", "summands",
-    "variables", "warn_user", "watch", "watching_for_users_code", "x64_if",
+    "RULES", "Array", "Awaited", "Block", "BoundedCache", "Call", "Closing", "CompilationEvent", "Composite",
+    "ControlOp", "CustomFunction", "Event", "Executable", "Function", "Ints", "NdArray", "NoForwardMode", "Op",
+    "PassEvent", "Program", "Request", "RolledLoop", "RuleCall", "ShapeArgument", "SourceLocation", "Spec", "Static",
+    "Switched", "Value", "Variable", "WithBlock", "Within", "adjoint_pair", "apply", "array_of", "arrays_of", "as_made",
+    "as_variable", "as_variables", "awaited", "backward", "bilinear_family", "bodies_in", "build_options", "cells_of",
+    "check_not_traced", "check_process", "checked_choice", "checked_count", "close", "coerced", "composite",
+    "contained", "create", "device_of", "did_you_mean", "differentiable", "dtype_of", "emitted", "engine",
+    "executables", "explained", "functions_of", "grad", "grads_of", "host_array", "interpret", "interrupt_safe",
+    "jax_internal", "key_of", "leaf_of", "leaves_of", "linearize", "lower", "lowering_passes", "missing_in_jax",
+    "named_axes", "no_attribute", "non_differentiable", "on_host", "op", "operands_first", "path_between",
+    "pause_collector", "placeholder", "placement", "prepared", "provide", "reached_leaves", "register_pass",
+    "results_of", "rewriting_rule", "slopes", "spec_of", "summands", "variables", "warn_user", "watch",
+    "watching_for_users_code", "x64_if",
 ]  # fmt: skip

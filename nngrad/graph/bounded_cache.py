@@ -89,11 +89,6 @@ class BoundedCache:
             self._counts.hits += 1
             return entry[0]
 
-    def undo_miss(self) -> None:
-        """Undo the count of the last miss, because something else has served."""
-        with self._lock:
-            self._counts.misses -= 1
-
     def keep(self, key: Hashable, entry: Any, nbytes: int = 0) -> Any:
         """Store `entry`, unless another thread was faster; returns the stored one."""
         with self._lock:

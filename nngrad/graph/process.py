@@ -36,7 +36,6 @@ USES = (
     Use("jax._src.core", ("get_axis_env",), "functions of JAX are traced anew at each call"),
     Use("jax._src.xla_bridge", ("backends_are_initialized",),
         "a forked process refuses to compute even if JAX had not been initialised"),
-    Use("jax._src.distributed", ("global_state",), "the timeout of nn.hosts.barrier has no effect"),
 )  # fmt: skip
 
 

@@ -230,12 +230,10 @@ class InPlaceUpdate:
         function: `function(parameters, state, arguments)` on arrays, to be compiled; returns `Results`.
         solver: The solver of these parameters and this state.
         updated: Other leaves that it updates.
-        needs_x64: Whether it has 64-bit values besides the parameters.
+        program: The program that it contains, if there is one, which also tells where it runs. Even if that is no mesh,
+            parameters may lie on one, and stay there.
         opaque: Whether it contains the user's code.
         taken: The donated arguments: 0 for the parameters, 1 for the state.
-        program: The program that it contains, to name in the event of its compilation, if there is one.
-        mesh: The devices it runs on, if there are several. Even without it parameters may lie on a mesh, and stay
-            there.
     """
 
     def __init__(
@@ -243,24 +241,21 @@ class InPlaceUpdate:
         function: Callable[..., Results],
         solver: Solver,
         updated: list[Variable],
-        needs_x64: bool = False,
-        device: jax.Device | None = None,
+        program: Program | None,
         opaque: bool = False,
         taken: tuple[int, ...] = (0, 1),
-        program: Program | None = None,
-        mesh: Mesh | None = None,
     ) -> None:
-        self._mesh = mesh
+        self._device = None if program is None else program.device
+        self._mesh: Any = None if program is None else program.mesh
         self._placements: Placements | None = None
         self._taken = () if opaque else taken
         self._function = function
         self._opaque = opaque
-        self._device = device
         self._program = program
         self._compile()
         self._solver = solver
         self.updated = updated
-        self._needs_x64 = needs_x64
+        self._needs_x64 = program is not None and program.block.needs_x64
         self._key = object()
 
     def _compile(self) -> None:
@@ -322,7 +317,9 @@ class InPlaceUpdate:
                     for i, (cell, value) in enumerate(zip(cells, arrays.values, strict=True)):
                         if value.array is not None and cell.held is value:
                             cell.held = arrays.values[i] = InPlaceValue(arrays, i)
-                return held[-1][0]
+                results, *others = held[-1]
+                held[-1] = (None, *others)  # the function's own results are the caller's alone
+                return results
 
     def _placed(self, arrays: Arrays) -> tuple[Arrays, Arrays]:
         """The arrays, and those of the state, placed on its own mesh, or else on that of the parameters. If the

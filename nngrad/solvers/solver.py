@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections import OrderedDict, deque
@@ -14,8 +15,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.experimental.xla_metadata import set_xla_metadata
 
-from ..extend import Value, Variable, check_not_traced, check_process, explained, grads_of, reached_leaves, x64_if
+from ..extend import (
+    Awaited,
+    BoundedCache,
+    Value,
+    Variable,
+    awaited,
+    check_not_traced,
+    check_process,
+    explained,
+    grads_of,
+    reached_leaves,
+    x64_if,
+)
 from ..files.formats import known_formats
 from ..files.storage import read_into, write_arrays
 from .gradients import Arrays, changed, clipped, has_inf_has_nan, times, with_decay
@@ -91,9 +105,10 @@ class Solver:
         self._compile()
 
     def _compile(self) -> None:
-        # Never a part of backward's executable: what is read between the two must not change the bits. The graph of the
-        # loss holds the parameters' arrays, so these are not donated.
-        self._update = InPlaceUpdate(self._flat_update, self, [], opaque=self.opaque, taken=(1,))
+        # The graph of the loss holds the parameters' arrays, so these are not donated.
+        self._update = InPlaceUpdate(self._flat_update, self, [], None, self.opaque, taken=(1,))
+        self._joined = BoundedCache(8)
+        """Updates that compute the gradients too, by what computes them and which parameters they belong to."""
 
     def transformation(self, lr: Any) -> Transformation:
         """The optax transformation for the learning rate `lr`, a number or a traced scalar."""
@@ -288,13 +303,40 @@ class Solver:
         with self.updating:
             values = Value.held_by(grads_of(self._variables))
             frozen = Value.are_zero(values)
-            reached = Value.arrays_of([v for v, stays in zip(values, frozen, strict=True) if not stays])
-            if len(reached) == len(frozen):
-                self._update(None, (self._rate, reached))
-            else:
-                arrays = iter(reached)
-                self._update(tuple(frozen), (self._rate, [None if stays else next(arrays) for stays in frozen]))
+            waiting = None if self.opaque else awaited(values)
+            if waiting is None or not self._updates_along(waiting):
+                reached = Value.arrays_of([v for v, stays in zip(values, frozen, strict=True) if not stays])
+                if len(reached) == len(frozen):
+                    self._update(None, (self._rate, reached))
+                else:
+                    arrays = iter(reached)
+                    self._update(tuple(frozen), (self._rate, [None if stays else next(arrays) for stays in frozen]))
         call_hooks("post", update_post_hook)
+
+    def _updates_along(self, gradients: Awaited) -> bool:
+        """Update along gradients in one executable that computes them too; False if they are to be computed in the
+        quick tier first."""
+        executable, arrays, places, finish = gradients
+        update: InPlaceUpdate | None = self._joined.find((executable, places))
+        if update is None:
+            if executable.is_quick:
+                return False
+            function = functools.partial(self._joint_update, executable.optimised(), places)
+            update = InPlaceUpdate(function, self, [], executable.program, taken=(1,))
+            self._joined.keep((executable, places), update)
+        finish(update(tuple(map(type, arrays)), (self._rate, arrays)))
+        return True
+
+    def _joint_update(
+        self, function: Callable[..., Arrays], places: tuple[int | None, ...], params: Arrays, state: Arrays,
+        arguments: tuple[Any, Arrays],
+    ) -> Results:
+        lr, arrays = arguments
+        results = function(*arrays)
+        grads = [None if i is None else results[i] for i in places]
+        # XLA may not fuse the update with the gradients: their bits are the same if they are read before it.
+        with set_xla_metadata(inlineable="false"):
+            return results, *jax.jit(self._flat_update)(params, state, (lr, grads))[1:]
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
         lr, grads = arguments

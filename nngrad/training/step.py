@@ -127,10 +127,8 @@ class TrainStep(Generic[R]):
         self._kinds: set[Any] = set()  # kinds of arguments that need no conversion
         program = graph.program
         self._mesh = program.mesh
-        self._update = InPlaceUpdate(
-            self._computation, solver, graph.updated, program.block.needs_x64, graph.device,
-            program.block.opaque or solver.opaque, program=program, mesh=self._mesh,
-        )
+        is_users = program.block.opaque or solver.opaque
+        self._update = InPlaceUpdate(self._computation, solver, graph.updated, program, is_users)
 
     def __call__(self, *arrays: Any) -> R:
         check_not_traced("a training step", STEP_TO_TRACE)

@@ -56,7 +56,6 @@ before = x.d.copy()
 for _ in range(3):
     step()
 np.testing.assert_allclose(x.d, before * (1 - 2.0) ** 3, rtol=1e-6)
-nn.hosts.barrier()
 """
 
 

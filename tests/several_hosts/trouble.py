@@ -28,9 +28,6 @@ def main(kind: str, which: int) -> None:
     with nn.mesh(data=-1):
         step = nn.train_step(F.mean(PF.affine(x, 2) ** 2), nn.get_parameters(), S.Sgd(0.1), inputs=[x])
         step(np.ones((4, 3), "f"))
-        if kind == "late" and joined.index == which:
-            time.sleep(60)
-        nn.hosts.barrier(3 if kind == "late" else 60)
         for i in range(1, 1 << 20 if kind == "kill midway" else STEPS):
             if i == FAILS_AT and joined.index == which:
                 print(f"{time.time():.3f} it fails", flush=True)

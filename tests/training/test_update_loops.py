@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
+from nngrad.extend import watch
 from nngrad.solvers.solver import Solver
 from tests.solver_states import state_arrays
 
@@ -99,6 +100,41 @@ def test_what_is_written_in_between_counts(between: Between) -> None:
         p = {name: w.d - 0.05 * w.g for name, w in given.items()}
     for a, b in zip(found[STEPS : STEPS + 3], p.values(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11)
+
+
+def critic(rng: np.random.Generator) -> tuple[nn.Variable, nn.Variable, Leaves]:
+    """A convolutional critic with running statistics, trained through a gradient penalty."""
+    x = nn.Variable.from_numpy_array(np.zeros((4, 3, 6, 6), "f"), need_grad=True)
+    arrays = {"k": (8, 3, 3, 3), "beta": (1, 8, 1, 1), "gamma": (1, 8, 1, 1), "w": (288, 1)}
+    p = {n: nn.Variable.from_numpy_array(rng.normal(size=s).astype("f"), need_grad=True) for n, s in arrays.items()}
+    mean, var = (nn.Variable.from_numpy_array(np.full((1, 8, 1, 1), v, "f")) for v in (0, 1))
+    h = F.batch_normalization(F.convolution(x, p["k"], pad=(1, 1)), p["beta"], p["gamma"], mean, var)
+    y = F.affine(F.leaky_relu(h, 0.2), p["w"])
+    (gx,) = nn.grad(F.sum(y), [x])
+    return x, F.mean(y) + F.mean((F.sum(gx**2, axis=(1, 2, 3)) ** 0.5 - 1) ** 2), p
+
+
+@pytest.mark.gpu
+@nn.deterministic()
+def test_an_update_that_computes_the_gradients_has_the_bits_of_one_that_does_not() -> None:
+    found = []
+    for reads in (True, False):
+        rng, solver = np.random.default_rng(0), S.Adam(0.01)
+        x, loss, p = critic(rng)
+        solver.set_parameters(p)
+        compiled: list[Any] = []
+        for _ in range(3):
+            x.d = rng.normal(size=x.shape)
+            loss.forward()
+            solver.zero_grad()
+            loss.backward()
+            if reads:
+                p["k"].g  # noqa: B018 - so that they are computed by themselves
+            with watch(compiled.append, "compiled"):
+                solver.update()
+        assert len(compiled) == (not reads)  # programs with gradients, apart from the update's own
+        found.append([loss.d, *[a for w in p.values() for a in (w.d, w.g)], *state_arrays(solver).values()])
+    check_equal(*found)
 
 
 # ---------------------------------------------------------------- any order, beside NumPy

@@ -2,6 +2,5 @@
 
 from .joining import Membership as Membership
 from .joining import initialize as initialize
-from .sharing import barrier as barrier
 from .sharing import is_first as is_first
 from .sharing import part_of as part_of

@@ -1,44 +1,15 @@
-"""The index of a process and its share of the data, and barriers."""
+"""The index of a process and its share of the data."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import jax
-from jax.experimental import multihost_utils
-
-from ...extend import jax_internal
-
-_passed = 0
-"""The number of barriers that this process has passed; it makes the name of each barrier in the store unique."""
 
 
 def is_first() -> bool:
     """True in process 0, or the only one: the process that prints and writes shared data."""
     return jax.process_index() == 0
-
-
-def barrier(timeout: float = 600.0) -> None:
-    """Wait until all processes have called this. In a single process it returns at once.
-
-    Args:
-        timeout: Seconds to wait.
-
-    Raises:
-        ValueError: `timeout` is not positive.
-        RuntimeError: A process did not arrive in time, or has died; the message, which is JAX's, names it as a task.
-    """
-    global _passed
-    if jax.process_count() == 1:
-        return
-    if not timeout > 0:
-        raise ValueError(f"timeout: must be a positive number of seconds, got {timeout!r}")
-    _passed += 1
-    name, service = f"nngrad/hosts/barrier {_passed}", jax_internal("global_state")
-    if service is None:
-        multihost_utils.sync_global_devices(name)
-    else:
-        service.client.wait_at_barrier(name, max(1, int(timeout * 1000)))
 
 
 def part_of(data: Any, *, remainder: str = "refuse") -> Any:
