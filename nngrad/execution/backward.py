@@ -288,7 +288,7 @@ def _compiled(
         fused = fused_for(outputs, plan, key, options.recompute)
         if not fused.is_users:
             plan.fused[key] = fused
-    if snapshot.leaf_ids is plan.leaf_ids and snapshot.is_forward and fused.may_wait and not (
+    if snapshot.leaf_ids is plan.leaf_ids and snapshot.is_forward and plan.group is None and fused.may_wait and not (
         snapshot.done or snapshot.has_gradients or True in key.seeded
     ):
         with _accumulating:

@@ -44,9 +44,11 @@ class Executables(BoundedCache):
         call runs the optimised tier too."""
         check_process()
         shared = hoisted_of(program)
-        executable: Executable | None = _part_for(program).find(shared.program)
+        table = self.part([op for op, _, _ in program.block.steps])
+        executable: Executable | None = table.find(shared.program)
         if executable is None:
-            executable = keep_executable(*_made(shared))
+            made, counts = _made(shared)
+            executable = table.keep(shared.program, made, bytes_of(*counts))
         if at_its_best:
             executable.optimised()
         if shared.numbers is None:
@@ -120,22 +122,22 @@ def while_cached(executable: Callable[..., Any]) -> Callable[[], Callable[..., A
     return found
 
 
-def _made(shared: Hoisted) -> tuple[Program, Executable, list[int]]:
-    """A program, its executable, and the number of functions in each part of that."""
+def _made(shared: Hoisted) -> tuple[Executable, list[int]]:
+    """The executable of a program, and the number of functions in each part of that."""
     program = shared.program
     if shared.numbers is not None:
-        return program, executable_in_one(shared), [len(program.block.steps)]
+        return executable_in_one(shared), [len(program.block.steps)]
     lowered = lowered_where_it_runs(program)
     shorter, partitions = lowered.program, lowered.partitions
     settings = Settings(program.device, program.block.needs_x64, program.mesh)
     count = len(shorter.block.steps)
     if program.group is not None:  # never cut: its partitions would exchange separately
         joint = Placement.across(lowered_whole(shorter), program.group, program.device)
-        return program, Executable(joint, settings), [count]
+        return Executable(joint, settings), [count]
     if partitions is None:
-        return program, executable_in_one(shared, shorter), [count]
+        return executable_in_one(shared, shorter), [count]
     counts = [len(block.steps) for block in {partition.block for partition in partitions}]
-    return program, Executable(in_partitions(shorter, partitions), settings, opaque=program.block.opaque), counts
+    return Executable(in_partitions(shorter, partitions), settings, opaque=program.block.opaque), counts
 
 
 def executable_in_one(shared: Hoisted, shorter: Program | None = None) -> Executable:
@@ -176,13 +178,3 @@ def hoisted_of(program: Program) -> Hoisted:
 
 _jitted = BoundedCache.about_structures(512, most_bytes=512 << 20)
 """Jitted functions of programs, for callers that follow JAX's own settings, devices and placement."""
-
-
-def keep_executable(program: Program, executable: Executable, counts: Sequence[int]) -> Executable:
-    """Cache the executable of a program; `counts` are the numbers of functions in its parts."""
-    stored: Executable = _part_for(program).keep(program, executable, bytes_of(*counts))
-    return stored
-
-
-def _part_for(program: Program) -> BoundedCache:
-    return executables.part([op for op, _, _ in program.block.steps])

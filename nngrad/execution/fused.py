@@ -38,8 +38,11 @@ class Fused(NamedTuple):
     """The intermediate Variables that a gradient passes without being kept."""
     is_users: bool = False
     """Whether user code took part in it, and has to run again for the next one."""
-    may_wait: bool = False
-    """Whether it may run later, or as a part of an update of parameters."""
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether it may run later, or as a part of an update of parameters."""
+        return not (self.others or self.retained or self.is_users) and taken_apart(self.executable)[0].may_wait
 
 
 class FusedKey(NamedTuple):
@@ -65,20 +68,19 @@ class FusedKey(NamedTuple):
 class _Shared:
     """The part of a Fused that graphs of one structure share, as long as the executable is cached."""
 
-    __slots__ = ("executable", "may_wait", "passed", "retained")
+    __slots__ = ("executable", "passed", "retained")
 
     def __init__(self, fused: Fused) -> None:
         self.executable = while_cached(fused.executable)
         self.retained = fused.retained
         self.passed = fused.passed
-        self.may_wait = fused.may_wait
 
     def fused(self) -> Fused | None:
         """The Fused, or None if the executable is gone."""
         executable = self.executable()
         if executable is None:
             return None
-        return Fused(executable, [], self.retained, self.passed, may_wait=self.may_wait)
+        return Fused(executable, [], self.retained, self.passed)
 
 
 _fused = BoundedCache.about_structures(512)
@@ -113,9 +115,7 @@ def fused_for(outputs: list[Variable], plan: RunPlan, key: FusedKey, recompute: 
     met = passed(outputs, plan, key)
     graph, is_users = watching_for_users_code(lambda: gradient_graph(outputs, plan, key, met, recompute))
     program, others = _program(outputs, plan, [*graph.gradients, *graph.retained.values()], graph.seeds)
-    executable, passed_by = executables.of(program), met.difference(key.retained)
-    may_wait = not (others or graph.retained or is_users or program.group) and taken_apart(executable)[0].may_wait
-    fused = Fused(executable, others, tuple(graph.retained), passed_by, is_users, may_wait)
+    fused = Fused(executables.of(program), others, tuple(graph.retained), met.difference(key.retained), is_users)
     if not others and not is_users:
         shared = table.keep((plan.program, key), _Shared(fused))
         shared.executable = while_cached(fused.executable)

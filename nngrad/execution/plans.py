@@ -150,12 +150,6 @@ class Run:
         self._thunks += map(weakref.ref, thunks)
         Value.put_in(cells, thunks)
 
-    def awaited_by(self, values: Iterable[Value]) -> Awaited:
-        """What it computes for these Values."""
-        executable, numbers = taken_apart(self.executable)
-        places = {id(ref()): i for i, ref in enumerate(self._thunks)}
-        return Awaited(executable, (*numbers, *self.arrays), tuple([places.get(id(v)) for v in values]), self.finish)
-
     def replace(self, results: Sequence[Any]) -> None:
         """Store values that were computed elsewhere, replacing any present ones."""
         if self.has_gradients:
@@ -191,7 +185,11 @@ def awaited(gradients: Sequence[Value]) -> Awaited | None:
     """What Values of gradients wait for, if that is one executable for all that are not zero."""
     sources = {v.source for v in gradients if v.source.__class__ is not Spec}
     run = getattr(sources.pop(), "__self__", None) if len(sources) == 1 else None
-    return run.awaited_by(gradients) if isinstance(run, Run) and run.has_gradients and not run.done else None
+    if not isinstance(run, Run) or run.done or not run.has_gradients:
+        return None
+    executable, numbers = taken_apart(run.executable)
+    places = {id(ref()): i for i, ref in enumerate(run._thunks)}
+    return Awaited(executable, (*numbers, *run.arrays), tuple([places.get(id(v)) for v in gradients]), run.finish)
 
 
 def numbers_of(outputs: Iterable[Variable]) -> tuple[tuple[int, int], ...]:

@@ -36,11 +36,6 @@ def uncut_steps(f: Function) -> int | None:
     return f.op.steps_to_cut(f) if isinstance(f.op, ControlOp) else None
 
 
-def anything(f: Function) -> bool:
-    """Always True."""
-    return True
-
-
 class Candidate(NamedTuple):
     """A graph of the gradients, and its costs."""
 
@@ -51,6 +46,8 @@ class Candidate(NamedTuple):
     """Its temporaries in bytes, estimated from its structure."""
     extra: float = 0.0
     """The recomputed arithmetic, as a fraction of the plain graph's."""
+    sparing: Callable[[], Candidate] | None = None
+    """Makes a variant of the plan with less arithmetic, which may take more memory."""
 
 
 class PlanSource:
@@ -74,9 +71,9 @@ class PlanSource:
         schedule = in_order([*graphs.outputs, *[f.outputs[0] for f in standing]])
         self.forward = Forward(schedule, graphs.outputs, [e for e in emitted if e.order == order])
         """The functions that existed before, in execution order."""
-        self.plain = self._weighed(Rebuilt(gradients, []))
+        self.plain = self._weighed(Rebuilt(gradients, [], False))
 
-    def cut(self, nest: Nest, named: Named = anything) -> Candidate:
+    def cut(self, nest: Nest, named: Named = lambda f: True) -> Candidate:
         """The candidate that recomputes, by segments, the functions for which `named` is true."""
         return self.following(self.forward.plan(nest, frozenset(filter(named, self.forward.droppable))))
 
@@ -89,7 +86,10 @@ class PlanSource:
 
     def following(self, plan: Plan) -> Candidate:
         """The graph that follows a plan."""
-        return self._weighed(rebuild(self._known, self._of.outputs, self._gradients, plan, self._of.mark))
+        rebuilt = rebuild(self._known, self._of.outputs, self._gradients, plan, self._of.mark)
+        candidate, other = self._weighed(rebuilt), plan._replace(bases_stay=True)
+        is_last = plan.bases_stay or rebuilt.sums_split
+        return candidate if is_last else candidate._replace(sparing=lambda: self.following(other))
 
     def _weighed(self, rebuilt: Rebuilt) -> Candidate:
         again = self._again + sum(map(arithmetic, rebuilt.again))
@@ -128,7 +128,7 @@ class Graphs:
                 self.whole.insert(0, other)
         self._cut: dict[tuple[tuple[Function, tuple[int, ...]], ...], PlanSource] = {}
 
-    def cut(self, levels: int, named: Named = anything) -> list[PlanSource]:
+    def cut(self, levels: int, named: Named = lambda f: True) -> list[PlanSource]:
         """A graph for each of several sizes, in which the loops for which `named` is true are cut to this many levels;
         the smallest comes first."""
         sources: dict[int, PlanSource] = {}

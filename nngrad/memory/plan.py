@@ -174,6 +174,9 @@ class Plan(NamedTuple):
     dropped: frozenset[Function]
     """The functions whose results are not kept for the gradient."""
     tree: Node
+    bases_stay: bool = False
+    """Whether a value from which the next segment is recomputed stays for the gradient of its own segment, which
+    follows. This takes less arithmetic, but more memory in some graphs."""
 
 
 # ---------------------------------------------------------------- nests

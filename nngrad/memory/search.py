@@ -79,6 +79,8 @@ class Search:
         """The candidate that takes the least memory by its structure; the plain graph if that takes no more, as the
         compiler reports unless they are far apart."""
         for candidate in _ranked(candidates)[:MOST_FINALISTS]:
+            if candidate.sparing is not None:
+                candidate = min(candidate, candidate.sparing(), key=lambda c: (c.peak, c.extra))
             if self.plain.peak * CLOSE < candidate.peak:
                 break
             far_apart = candidate.peak * CLOSE_TO_PLAIN < self.plain.peak

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 from collections import OrderedDict, deque
@@ -321,22 +320,19 @@ class Solver:
         if update is None:
             if executable.is_quick:
                 return False
-            function = functools.partial(self._joint_update, executable.optimised(), places)
+            gradients_by = executable.optimised()
+
+            def function(params: Arrays, state: Arrays, given: tuple[Any, Arrays]) -> Results:
+                results = gradients_by(*given[1])
+                grads = [None if i is None else results[i] for i in places]
+                # XLA may not fuse the update with the gradients: their bits are the same if they are read before it.
+                with set_xla_metadata(inlineable="false"):
+                    return results, *jax.jit(self._flat_update)(params, state, (given[0], grads))[1:]
+
             update = InPlaceUpdate(function, self, [], executable.program, taken=(1,))
             self._joined.keep((executable, places), update)
         finish(update(tuple(map(type, arrays)), (self._rate, arrays)))
         return True
-
-    def _joint_update(
-        self, function: Callable[..., Arrays], places: tuple[int | None, ...], params: Arrays, state: Arrays,
-        arguments: tuple[Any, Arrays],
-    ) -> Results:
-        lr, arrays = arguments
-        results = function(*arrays)
-        grads = [None if i is None else results[i] for i in places]
-        # XLA may not fuse the update with the gradients: their bits are the same if they are read before it.
-        with set_xla_metadata(inlineable="false"):
-            return results, *jax.jit(self._flat_update)(params, state, (lr, grads))[1:]
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
         lr, grads = arguments
