@@ -220,7 +220,7 @@ class Solver:
         elif updates:
             twin._state = SolverArrays(twin._flat_state(), updates)
         self._compile()  # harmless if nothing follows; the old one would not fit
-        vars(self).update(vars(twin) | {"_update": self._update})
+        vars(self).update(vars(twin) | {"_update": self._update, "_joined": self._joined})
 
     # ---------------------------------------------------------------- learning rate
 

@@ -137,6 +137,16 @@ def test_an_update_that_computes_the_gradients_has_the_bits_of_one_that_does_not
     check_equal(*found)
 
 
+def test_another_loss_scale_counts_from_the_next_step() -> None:
+    w, solver = nn.Variable.from_numpy_array(np.ones(2), need_grad=True), S.Sgd(0.125)
+    solver.set_parameters({"w": w})
+    loss = F.sum(w)
+    for scale, expected in ((None, 0.875), (None, 0.75), (8.0, 0.734375), (2.0, 0.671875)):
+        solver.loss_scaling(scale)
+        loss.forward(), solver.zero_grad(), loss.backward(), solver.update()
+        assert w.d.tolist() == [expected] * 2
+
+
 # ---------------------------------------------------------------- any order, beside NumPy
 
 RATE, MOMENTUM, DECAY, NORM = 0.1, 0.5, 0.01, 0.05
