@@ -27,7 +27,7 @@ class Declared(Solver):
     """A solver whose fields are its arguments, in order. The first is the learning rate; if it has another name, `lr`
     is an alias for it."""
 
-    def __init_subclass__(cls, names: Mapping[str, str] | None = None) -> None:
+    def __init_subclass__(cls, names: Mapping[str, str] | None = None, elementwise: bool = False) -> None:
         declared = [name for name in inspect.get_annotations(cls) if name in vars(cls)]
         if declared and "__init__" not in vars(cls):
             dataclass(eq=False, repr=False, match_args=False)(cls)
@@ -39,7 +39,7 @@ class Declared(Solver):
         if cls.__module__.startswith("nngrad."):
             arguments = inspect.signature(cls).parameters
             cls.__doc__ = completed_docstring(cls, arguments, {"lr": "Learning rate."}, {})
-        super().__init_subclass__(names)
+        super().__init_subclass__(names, elementwise)
 
     def __post_init__(self, rate: Rate, lr: Rate | None = None) -> None:
         if lr is not None and rate is not self.__dataclass_fields__[self.rate_name].default:  # type: ignore[attr-defined]

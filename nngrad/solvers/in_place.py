@@ -201,7 +201,7 @@ def placed_on(
     ])
     if before is None:  # made on the mesh: it may not fit on one device
         first = jax.jit(lambda params: tuple(jax.tree.leaves(init(params))), out_shardings=beside)(parameters)
-        solver.state = jax.tree.unflatten(jax.tree.structure(tree), mesh.finished(first))
+        solver.keep_state(jax.tree.unflatten(jax.tree.structure(tree), mesh.finished(first)))
     state = tuple([
         mesh.put(array, place, f"state {name!r}")
         for array, place, name in zip(solver._flat_state(), beside, owners, strict=True)

@@ -19,7 +19,7 @@ from .scalings import scale_by_amsgrad, scale_by_moments, scale_by_root_of_sum
 from .solver import Transformation
 
 
-class Sgd(Declared):
+class Sgd(Declared, elementwise=True):
     """Gradient descent: w <- w - lr g"""
 
     lr: InitVar[Rate] = 1e-3
@@ -28,7 +28,7 @@ class Sgd(Declared):
         return optax.scale(-lr)
 
 
-class Momentum(Declared, names={"1.trace": "m"}):
+class Momentum(Declared, names={"1.trace": "m"}, elementwise=True):
     """v <- momentum v + lr g;  w <- w - v
 
     Polyak, "Some methods of speeding up the convergence of iteration methods", 1964.
@@ -44,7 +44,7 @@ class Momentum(Declared, names={"1.trace": "m"}):
         return optax.chain(optax.scale(lr), optax.trace(self.momentum), optax.scale(-1.0))
 
 
-class Nesterov(Momentum):
+class Nesterov(Momentum, elementwise=True):
     """v <- momentum v - lr g;  w <- w + momentum v - lr g
 
     Nesterov, "A method of solving a convex programming problem with convergence rate O(1/k^2)", 1983, in the form of
@@ -58,7 +58,7 @@ class Nesterov(Momentum):
         return optax.chain(optax.scale(-lr), optax.trace(self.momentum, nesterov=True))
 
 
-class SgdW(Momentum):
+class SgdW(Momentum, elementwise=True):
     """v <- momentum v + lr g;  w <- w - v - (lr / first lr) wd w
 
     Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
@@ -75,7 +75,7 @@ class SgdW(Momentum):
         return optax.chain(optax.scale(lr), optax.trace(self.momentum), decay, optax.scale(-1.0))
 
 
-class Adam(Declared, names={"0.mu": "mean", "0.nu": "var", "0.count": "t"}):
+class Adam(Declared, names={"0.mu": "mean", "0.nu": "var", "0.count": "t"}, elementwise=True):
     """m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;  w <- w - alpha m' / (sqrt(v') + eps)
 
     m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) at step t. Kingma and Ba, "Adam", ICLR 2015.
@@ -98,7 +98,7 @@ class Adam(Declared, names={"0.mu": "mean", "0.nu": "var", "0.count": "t"}):
         return optax.chain(optax.scale_by_adam(self.beta1, self.beta2, self.eps), optax.scale(-lr))
 
 
-class AdamW(Adam):
+class AdamW(Adam, elementwise=True):
     """Adam, and w <- w - (alpha / first alpha) wd w
 
     Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019. The decay follows changes of
@@ -115,7 +115,7 @@ class AdamW(Adam):
         return optax.chain(optax.scale_by_adam(self.beta1, self.beta2, self.eps), decay, optax.scale(-lr))
 
 
-class Adamax(Adam, names={"0.mu": "m", "0.nu": "u", "0.count": "t"}):
+class Adamax(Adam, names={"0.mu": "m", "0.nu": "u", "0.count": "t"}, elementwise=True):
     """m as in Adam;  v <- max(beta2 v, |g| + eps);  w <- w - alpha m / ((1 - beta1^t) v)
 
     Kingma and Ba, "Adam", ICLR 2015, section 7.1.
@@ -131,7 +131,7 @@ class Adamax(Adam, names={"0.mu": "m", "0.nu": "u", "0.count": "t"}):
         return optax.chain(optax.scale_by_adamax(self.beta1, self.beta2, self.eps), optax.scale(-lr))
 
 
-class AdaBelief(Adam):
+class AdaBelief(Adam, elementwise=True):
     """m as in Adam;  s <- beta2 s + (1 - beta2) (g - m)^2 + eps;  w <- w - alpha m' / (sqrt(s') + eps)
 
     s' = s / (1 - beta2^t) at step t. Zhuang et al., "AdaBelief optimizer", NeurIPS 2020.
@@ -147,7 +147,7 @@ class AdaBelief(Adam):
         return optax.chain(belief, optax.scale(-lr))
 
 
-class AMSGRAD(Adam, names={"0.mu": "m", "0.nu": "v", "0.nu_max": "v_hat", "0.count": "t"}):
+class AMSGRAD(Adam, names={"0.mu": "m", "0.nu": "v", "0.nu_max": "v_hat", "0.count": "t"}, elementwise=True):
     """m, v as in Adam;  u <- max(u, v);  w <- w - alpha m / (sqrt(u) + eps)
 
     Reddi, Kale and Kumar, "On the convergence of Adam and beyond", ICLR 2018.
@@ -165,7 +165,7 @@ class AMSGRAD(Adam, names={"0.mu": "m", "0.nu": "v", "0.nu_max": "v_hat", "0.cou
         return optax.chain(scale, optax.scale(-lr))
 
 
-class AdaBound(Adam, names={"mu": "mean", "nu": "var", "count": "t"}):
+class AdaBound(Adam, names={"mu": "mean", "nu": "var", "count": "t"}, elementwise=True):
     """m, v as in Adam;  w <- w - clip(alpha' / (sqrt(v) + eps), lower, upper) m
 
     alpha' = alpha sqrt(1 - beta2^t) / (1 - beta1^t) at step t, lower = f (1 - 1 / (gamma t + 1)) and
@@ -205,7 +205,7 @@ class AdaBound(Adam, names={"mu": "mean", "nu": "var", "count": "t"}):
         return scale_by_moments(b1, b2, step, largest)
 
 
-class AMSBound(AdaBound, names={"mu": "m", "nu": "v", "nu_max": "v_hat", "count": "t"}):
+class AMSBound(AdaBound, names={"mu": "m", "nu": "v", "nu_max": "v_hat", "count": "t"}, elementwise=True):
     """AdaBound with the largest v so far in place of v, as in AMSGRAD.
 
     Luo, Xiong, Liu and Sun, "Adaptive gradient methods with dynamic bound of learning rate", ICLR 2019.
@@ -221,7 +221,7 @@ class AMSBound(AdaBound, names={"mu": "m", "nu": "v", "nu_max": "v_hat", "count"
         return self._bounded(lr, self.bias_correction, largest=True)
 
 
-class Lion(Declared, names={"0.mu": "m", "0.count": "t"}):
+class Lion(Declared, names={"0.mu": "m", "0.count": "t"}, elementwise=True):
     """w <- w - lr sign(beta1 m + (1 - beta1) g);  m <- beta2 m + (1 - beta2) g
 
     Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023.
@@ -240,7 +240,7 @@ class Lion(Declared, names={"0.mu": "m", "0.count": "t"}):
         return optax.chain(optax.scale_by_lion(self.beta1, self.beta2), optax.scale(-lr))
 
 
-class Adagrad(Declared, names={"0.total": "v"}):
+class Adagrad(Declared, names={"0.total": "v"}, elementwise=True):
     """v <- v + g^2;  w <- w - lr g / (sqrt(v) + eps)
 
     Duchi, Hazan and Singer, "Adaptive subgradient methods", JMLR 2011.
@@ -256,7 +256,7 @@ class Adagrad(Declared, names={"0.total": "v"}):
         return optax.chain(scale_by_root_of_sum(self.eps), optax.scale(-lr))
 
 
-class Adadelta(Declared, names={"0.e_g": "e_sqr_grad", "0.e_x": "e_sqr_delta"}):
+class Adadelta(Declared, names={"0.e_g": "e_sqr_grad", "0.e_x": "e_sqr_delta"}, elementwise=True):
     """d = sqrt((x + eps) / (v + eps)) g;  w <- w - lr d
 
     Before, v <- decay v + (1 - decay) g^2; after, x <- decay x + (1 - decay) d^2. Zeiler, "ADADELTA", 2012,
@@ -276,7 +276,7 @@ class Adadelta(Declared, names={"0.e_g": "e_sqr_grad", "0.e_x": "e_sqr_delta"}):
         return optax.chain(optax.scale_by_adadelta(self.decay, self.eps), optax.scale(-lr))
 
 
-class RMSprop(Declared, names={"0.nu": "v"}):
+class RMSprop(Declared, names={"0.nu": "v"}, elementwise=True):
     """v <- decay v + (1 - decay) g^2;  w <- w - lr g / (sqrt(v) + eps)
 
     Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012.
@@ -294,7 +294,7 @@ class RMSprop(Declared, names={"0.nu": "v"}):
         return optax.chain(optax.scale_by_rms(self.decay, self.eps, eps_in_sqrt=False), optax.scale(-lr))
 
 
-class RMSpropGraves(Declared, names={"0.nu": "n", "0.mu": "g", "2.trace": "d"}):
+class RMSpropGraves(Declared, names={"0.nu": "n", "0.mu": "g", "2.trace": "d"}, elementwise=True):
     """d <- momentum d - lr g / sqrt(v - m^2 + eps);  w <- w + d
 
     Before, v <- decay v + (1 - decay) g^2 and m <- decay m + (1 - decay) g. Graves, "Generating sequences with

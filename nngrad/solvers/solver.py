@@ -42,6 +42,7 @@ from .loss_scale import (
     scaled_init,
     scaled_update,
 )
+from .packing import Packing
 from .rates import Rate, as_rate, as_real, schedule_of, scheduled
 from .state import (
     NAMES_OF_LOSS_SCALE,
@@ -79,12 +80,17 @@ class Solver:
     """Whether the transformation is the user's, and may call functions on the host."""
     takes_residuals = False
     """Whether training steps give it residuals, from which it computes directions."""
+    elementwise = False
+    """Whether the transformation moves each number by its own gradients alone, so that it may take several parameters
+    as one array; said of each class that defines one."""
     _places: Mapping[str, str] = {}
     """nnabla's names, if it has any, of the places in optax's state; 't' counts updates."""
 
-    def __init_subclass__(cls, names: Mapping[str, str] | None = None) -> None:
+    def __init_subclass__(cls, names: Mapping[str, str] | None = None, elementwise: bool = False) -> None:
         if names is not None:
             cls._places = names
+        if "transformation" in vars(cls):
+            cls.elementwise = elementwise
         if "__init__" in vars(cls):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
 
@@ -93,6 +99,7 @@ class Solver:
         self._variables: tuple[Variable, ...] = ()
         self._state: SolverArrays | None = None  # a flat tuple of arrays is faster to pass on than a tree
         self._structure: Any = None
+        self._packing = Packing({}, self.elementwise)
         self._lr: float | Callable[[int], Any]  # a number or a schedule
         self._held_rate: tuple[float, Any] | None  # the rate, and the same as an array once it has been read
         self._needs_x64 = False
@@ -208,6 +215,7 @@ class Solver:
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), **changes, _state=None, _zeros=([], []))
         twin._variables = tuple(twin._params.values())  # a new object, so that training steps notice the change
+        twin._packing = Packing(twin._params, self.elementwise)
         updates = self.updates if staying else 0
         if old:
             states: dict[str, Any] = dict(twin.named_state())
@@ -342,11 +350,14 @@ class Solver:
         after = tuple(jax.tree.leaves(following))
         frozen = {name for name, g in zip(self._params, grads, strict=True) if g is None}
         if frozen:
-            names = names_of_state(tree, self._params, {})
-            after = tuple([
+            before, following = map(self._packing.state_apart, (tree, following))
+            leaves, structure = jax.tree.flatten(following)
+            after = tuple(jax.tree.leaves(self._packing.state_packed(jax.tree.unflatten(structure, [
                 old if name.partition(":")[2] in frozen else y
-                for name, old, y in zip(names, state, after, strict=True)
-            ])
+                for name, old, y in zip(
+                    names_of_state(before, self._params, {}), jax.tree.leaves(before), leaves, strict=True
+                )
+            ]))))
             new = tuple([p if name in frozen else y for name, p, y in zip(self._params, params, new, strict=True)])
         return None, (), new, after
 
@@ -365,7 +376,7 @@ class Solver:
         Args:
             params: Arrays of the parameters, in their order.
             grads: Their gradients.
-            state: The state, as returned by `state`.
+            state: The state, in the form in which it is kept.
             lr: The learning rate, a number or a traced scalar.
             change: Applied first to parameters and unscaled gradients; returns the gradients to move along.
             finite: A traced bool: if false nothing changes, except that a dynamic loss scale shrinks.
@@ -409,20 +420,27 @@ class Solver:
 
     def _named(self, arrays: Arrays) -> dict[str, Any]:
         """Arrays of the parameters by name, as transformations see them."""
-        return dict(zip(self._params, arrays, strict=True))
+        return self._packing.packed(dict(zip(self._params, arrays, strict=True)))
 
     def _listed(self, arrays: Mapping[str, Any]) -> Arrays:
-        return tuple([arrays[name] for name in self._params])
+        return tuple(self._packing.apart(arrays).values())
 
     @property
     def state(self) -> Any:
-        """The optax state."""
+        """The optax state, of each parameter by name."""
+        kept = self.kept_state
+        with x64_if(self._needs_x64):
+            return self._packing.state_apart(kept)
+
+    @property
+    def kept_state(self) -> Any:
+        """The state in the form in which it is kept, with arrays that belong to several parameters."""
         arrays = self._flat_state()
         return jax.tree.unflatten(self._structure, arrays)
 
-    @state.setter
-    def state(self, value: Any) -> None:
-        arrays, self._structure = jax.tree.flatten(value)
+    def keep_state(self, state: Any) -> None:
+        """Replace the state by another in the form in which it is kept."""
+        arrays, self._structure = jax.tree.flatten(state)
         self._state = SolverArrays(tuple(arrays), self.updates)
 
     def _flat_state(self) -> Arrays:
@@ -430,7 +448,7 @@ class Solver:
             check_process()
             with self.updating, x64_if(self._needs_x64):
                 params = tuple(Value.read([p.cell for p in self._variables]))
-                self.state = first_state(self._init(), params)
+                self.keep_state(first_state(self._init(), params))
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
         return arrays
 
@@ -553,14 +571,14 @@ class Solver:
         """The number to multiply the loss by; if it is dynamic, a float32[] that may not be ready yet."""
         scaling = self.scaling
         if isinstance(scaling, DynamicLossScale):
-            scale: jax.Array = self.state.loss_scale.scale
+            scale: jax.Array = self.kept_state.loss_scale.scale
             return scale
         return 1.0 if scaling is None else scaling
 
     @property
     def skipped_updates(self) -> int:
         """How many updates a dynamic loss scale has skipped because of infinite or NaN gradients."""
-        return int(self.state.loss_scale.skipped) if isinstance(self.scaling, DynamicLossScale) else 0
+        return int(self.kept_state.loss_scale.skipped) if isinstance(self.scaling, DynamicLossScale) else 0
 
     # ---------------------------------------------------------------- state
 
@@ -594,7 +612,9 @@ class Solver:
         present = self.named_state()
         fitting = fitting_states(named, present, self.scaling)
         with self.updating, x64_if(self._needs_x64):
-            self._state = SolverArrays(tuple([jnp.array(fitting[name]) for name in present]), updates)
+            arrays = [jnp.array(fitting[name]) for name in present]
+            state = self._packing.state_packed(jax.tree.unflatten(jax.tree.structure(self.state), arrays))
+            self._state = SolverArrays(tuple(jax.tree.leaves(state)), updates)
 
     def save_states(self, path: str | Path) -> None:
         """Save the state to a file, which is replaced atomically.

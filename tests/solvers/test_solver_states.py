@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import optax
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.nnabla.solver import SolverState
+from nngrad.solvers.declared import Declared
 from tests.slow import slow_but_every
 from tests.solver_states import state_arrays
 
@@ -195,3 +198,62 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
     (tmp_path / "damaged.protobuf").write_bytes(whole[:-3])
     with pytest.raises(ValueError, match=r"damaged\.protobuf: not an nnabla file, or a damaged one"):
         solver.load_states(tmp_path / "damaged.protobuf")
+
+
+NAMED = [kind for kind in map(S.__dict__.get, S.__all__) if isinstance(kind, type) and issubclass(kind, Declared)]
+SHAPES = {"a": (), "b": (3,), "c": (2, 2), "d": (70, 70), "e": (1, 5), "f": (4,)}
+TYPES = dict.fromkeys("abde", "float32") | dict.fromkeys("cf", "float64")
+
+
+@settings(max_examples=12, deadline=None)
+@given(kind=st.sampled_from(NAMED), seed=st.integers(0, 99), plan=st.lists(
+    st.tuples(st.sets(st.sampled_from("abcdef"), min_size=1), st.sampled_from(["", "", "restore", "remove"])),
+    min_size=2, max_size=5))
+def test_parameters_move_as_if_each_had_a_solver_of_its_own(
+    kind: Any, seed: int, plan: list[tuple[set[str], str]]
+) -> None:
+    """Some small ones are moved as one array, some are frozen for a step, some leave."""
+    rng = np.random.default_rng(seed)
+    start = {name: np.asarray(rng.standard_normal(shape)) for name, shape in SHAPES.items()}
+
+    def variables() -> dict[str, nn.Variable]:
+        return {n: nn.Variable.from_numpy_array(a, need_grad=True, dtype=TYPES[n]) for n, a in start.items()}
+
+    together, apart, solver, own = variables(), variables(), kind(), {name: kind() for name in start}
+    solver.set_parameters(together)
+    for name, alone in own.items():
+        alone.set_parameters({name: apart[name]})
+    for reached, then in plan:
+        grads = {name: rng.standard_normal(SHAPES[name]) for name in sorted(reached)}
+        for parameters in (together, apart):
+            for name, p in parameters.items():
+                p.grad.zero()
+                if name in grads:
+                    p.g = grads[name]
+        for each in (solver, *own.values()):
+            each.update()
+        expected = {key: a for alone in own.values() for key, a in state_arrays(alone).items()}
+        states = state_arrays(solver)
+        for key, array in {**states, **{name: together[name].d for name in own}}.items():
+            np.testing.assert_allclose(array, expected[key] if key in states else apart[key].d, 1e-5, 1e-7, err_msg=key)
+        if then == "restore":
+            solver.set_states(solver.get_states())
+        if then == "remove" and len(own) > 1:
+            gone = max(own)
+            del own[gone]
+            solver.remove_parameters([gone])
+
+
+def test_a_subclass_that_looks_at_norms_is_given_each_parameter() -> None:
+    class Normed(S.Momentum):
+        def transformation(self, lr: Any) -> Any:
+            return optax.chain(optax.scale_by_trust_ratio(), optax.scale(-lr))
+
+    ps = {name: nn.Variable.from_numpy_array(np.full(2, float(i + 1)), need_grad=True) for i, name in enumerate("ab")}
+    solver = Normed(0.1)
+    solver.set_parameters(ps)
+    for p in ps.values():
+        p.g = [3.0, 4.0]
+    solver.update()
+    for i, p in enumerate(ps.values()):
+        np.testing.assert_allclose(p.d, (i + 1) - 0.1 * np.array([3.0, 4.0]) * (i + 1) * 2**0.5 / 5, rtol=1e-6)
