@@ -42,7 +42,6 @@ from .known_gradients import (
     was_asked_before,
 )
 from .request import (
-    Aggregate,
     Mode,
     Request,
     Task,
@@ -54,7 +53,7 @@ from .request import (
     task_of,
 )
 from .symmetry import NotApplicable, forward, symmetric
-from .walk import Grad, Retained, Sums, duplicate_functions, is_estimate, order_of
+from .walk import Grad, Retained, duplicate_functions, is_estimate, order_of
 
 
 def grad(
@@ -64,13 +63,11 @@ def grad(
     persistent_outputs: Sequence[bool] = (),
     bind_grad_output: bool = False,
     *,
-    grad_inputs: Any = None,
     set_grad: bool = False,
     retain_grad: bool = False,
     loss_scale: float | Variable | None = None,
     enable_double_backprop: bool = True,
     unreachable: str = "zero",
-    aggregate: Aggregate | None = None,
     stop_gradients: Variable | Iterable[Variable] = (),
     recompute: Any = None,
 ) -> list[Variable]:
@@ -90,9 +87,6 @@ def grad(
         persistent_outputs: Sets `.persistent` of each output. Values of outputs can be read after a
             forward in any case.
         bind_grad_output: Use the `.grad` of the inputs as the gradients' data.
-        grad_inputs: Initial gradient at each input, None for nothing, in the forms that `grad_outputs`
-            takes and the input's shape. The computed gradient is added to it. From an intermediate
-            input it flows on to the inputs above.
         set_grad: Keep each gradient at its input: `x.grad_var` is the Variable, and `x.g` its value,
             computed when it is read. This keeps the gradient's graph alive until `x.cleargrad()`.
         retain_grad: Keep the gradient of every Variable on the path in that manner, including outputs and inputs;
@@ -104,8 +98,6 @@ def grad(
         unreachable: The result for an input that no gradient can reach: 'zero' for zeros, 'none' for None instead
             of a Variable, 'raise' for a ValueError that gives its position. An input that is not of a floating dtype
             gets None or is refused.
-        aggregate: A function that sums the gradients that arrive at one Variable, a list of two or more Variables,
-            into one Variable of their shape and dtype; by default `F.add_n`, all at once.
         stop_gradients: Variables to treat as constants: gradients may end at them (as inputs), but do not
             pass them. The result is then a partial derivative.
         recompute: Which forward values the gradients recompute, so that they need not be kept: 'sqrt',
@@ -127,8 +119,7 @@ def grad(
     """
     since = next_serial()
     request = requested(
-        outputs, inputs, grad_outputs, grad_inputs, loss_scale, stop_gradients, aggregate, retain_grad, unreachable,
-        recompute,
+        outputs, inputs, grad_outputs, loss_scale, stop_gradients, retain_grad, unreachable, recompute
     )._replace(keep=set_grad, bind=bind_grad_output, further=enable_double_backprop)
     persistent = checked_persistent(persistent_outputs, request.outputs)
     body = build_options().applying.body
@@ -202,33 +193,12 @@ def emitted_results(request: Request, since: int, functions: list[Function]) -> 
     graph = emitted(request, functions)
     gradients = distinct_variables(graph.gradients, since, request.bind)
     unknown = graph.unknown if request.further else "enable_double_backprop is False"
-    for task, results_of_task in records(request, graph.task, gradients):
-        remember(task, graph.mode, unknown, results_of_task)
+    remember(graph.task, graph.mode, unknown, gradients)
     retained = dict(zip(request.inputs, gradients, strict=True)) if request.keep or request.retain else {}
     if graph.retained:
         distinct = distinct_variables([gx for _, gx in graph.retained], since, False, gradients)
         retained = dict(zip([x for x, _ in graph.retained], distinct, strict=True)) | retained
     return GradientResults(gradients, retained, graph.lost)
-
-
-def records(request: Request, task: Task, gradients: list[Variable]) -> list[tuple[Task, list[Variable]]]:
-    """The tasks to record for the gradients, each with its gradients. A leaf whose initial gradient is itself a
-    graph is told apart: that graph is in no other derivative, and may be long, as where gradients add up over many
-    steps."""
-    count = len(request.outputs)
-    starts = list(zip(task.outputs, task.seeds, strict=True))
-    computed = [(x, gx.parent) for x, gx in starts[count:] if x.parent is None and gx is not None]
-    apart = {id(x) for x, f in computed if f is not None and f.inputs}
-    if not apart or len(task.inputs) != len(gradients):
-        return [(task, gradients)]
-    pairs = list(zip(task.inputs, gradients, strict=True))
-    recorded = []
-    for group in [[p for p in pairs if id(p[0]) not in apart], *[[p] for p in pairs if id(p[0]) in apart]]:
-        inputs = [x for x, _ in group]
-        group_starts = starts[:count] + [s for s in starts[count:] if any([s[0] is x for x in inputs])]
-        outputs, seeds = [y for y, _ in group_starts], [gy for _, gy in group_starts]
-        recorded.append((task._replace(outputs=outputs, seeds=seeds, inputs=inputs), [gx for _, gx in group]))
-    return recorded
 
 
 # ---------------------------------------------------------------- from a request to a graph
@@ -257,14 +227,8 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
         Switched(auto_forward=False).from_now_on()
     task, owners = located(request, functions)
     lost = [] if request.unreachable == "zero" else unreachable_inputs(request, owners)
-    if request.initial:  # an initial gradient at an input starts there
-        starts = [(leaves[0], gx) for leaves, gx in zip(owners, request.initial, strict=True) if gx is not None]
-        outputs, seeds = [*task.outputs, *[x for x, _ in starts]], [*task.seeds, *[gx for _, gx in starts]]
-        task = task._replace(seeds=seeds).about(outputs)
     built, gradients, pairs = in_mode(request, task, owners)
-    unknown = built.unknown
-    if task.inputs is not request.inputs:
-        unknown = unknown or "an input stands for other leaves that share its data"
+    unknown = "" if task.inputs is request.inputs else "an input stands for other leaves that share its data"
     if is_recomputed(request, task):
 
         @contained
@@ -291,7 +255,7 @@ def in_mode(
 ) -> tuple[Built, list[Variable], Retained]:
     """The gradients in the best mode, those of the inputs, and each Variable on the path with its gradient."""
     retained: Retained | None = [] if request.retain else None
-    built = built_in_best_mode(task, request.aggregate, retained)
+    built = built_in_best_mode(task, retained)
     gradients = built.gradients
     if task.inputs is not request.inputs:  # the sum over the leaves that an input stands for
         rest = iter(gradients)
@@ -337,14 +301,9 @@ def owning(inputs: Sequence[Variable], loose: set[int], leaves: list[Variable]) 
 
 
 def unreachable_inputs(request: Request, owners: Sequence[Sequence[Variable]]) -> list[int]:
-    """The indices of the inputs that no gradient can reach, and that have no initial gradient."""
+    """The indices of the inputs that no gradient can reach."""
     reached = reached_from(request.outputs, frozenset([id(x) for x in request.stop_gradients]))
-    initial = request.initial or [None] * len(owners)
-    lost = [
-        i
-        for i, (leaves, gx) in enumerate(zip(owners, initial, strict=True))
-        if gx is None and not any(id(x) in reached for x in leaves)
-    ]
+    lost = [i for i, leaves in enumerate(owners) if not any(id(x) in reached for x in leaves)]
     if lost and request.unreachable == "raise":
         raise ValueError(f"inputs{lost}: the outputs do not depend on them, or gradients cannot reach them")
     return lost
@@ -422,31 +381,24 @@ class Built(NamedTuple):
 
     gradients: list[Variable]
     mode: Mode
-    unknown: str = ""
-    """Why they cannot be recorded as derivatives; empty if they can."""
 
 
 @contained
-def built_in_best_mode(
-    task: Task, aggregate: Aggregate | None = None, retained: Retained | None = None
-) -> Built:
+def built_in_best_mode(task: Task, retained: Retained | None = None) -> Built:
     """Build the gradients in the mode that makes the smallest graph at higher orders.
 
     Args:
         task: The outputs and inputs.
-        aggregate: Sums the gradients that arrive at one Variable, instead of `F.add_n`.
         retained: A list to fill with every Variable on the path and its gradient.
     """
     if build_options().emitting.builder is None:
         Switched(builder=builder_for(task.functions)).from_now_on()
-    walked, sums = None, Sums(aggregate)
-    if aggregate is not None or retained is not None:
-        # Only the reverse pass meets the gradients to retain or to aggregate. It runs in addition if the gradients that
-        # the next order builds on can be computed in a better mode.
-        walk = Grad(aggregate=aggregate and sums, stop_ids=task.stop_ids, retained=retained)
-        walked = in_reverse(task, walk)
-    unknown = "" if sums.are_sums else "aggregate may compute something other than the sum"
-    reason = unknown or obstacle_to_all(task)
+    walked = None
+    if retained is not None:
+        # Only the reverse pass meets the gradients to retain. It runs in addition if the gradients that the next order
+        # builds on can be computed in a better mode.
+        walked = in_reverse(task, Grad(stop_ids=task.stop_ids, retained=retained))
+    reason = obstacle_to_all(task)
     if not reason:
         try:
             return Built(forward(task), Mode("forward"))
@@ -464,7 +416,7 @@ def built_in_best_mode(
         if estimates:
             engine.warn_of_cancelled(task.outputs, task.path, task.active, estimates)
         walked = in_reverse(task, Grad(stop_ids=task.stop_ids, equal=equal))
-    return Built(walked, Mode("reverse", reason), unknown)
+    return Built(walked, Mode("reverse", reason))
 
 
 def obstacle_to_all(task: Task) -> str:

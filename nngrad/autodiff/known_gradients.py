@@ -92,7 +92,7 @@ class Question:
             outside = dict.fromkeys([x for x in read if x.parent and x.parent not in inside])
         self.closing = closing = Closing(outside)
         about: list[Sequence[Variable | None]] = [
-            request.outputs, request.inputs, request.stop_gradients, request.seeds, request.initial,
+            request.outputs, request.inputs, request.stop_gradients, request.seeds
         ]
 
         def identity(x: Variable) -> int:
@@ -113,7 +113,7 @@ class Question:
         derivations = close_with_derivations(closing, functions, listed, variables_of)
         functions = closing.functions
         # Variables just made for the request may be handed out as they are; older ones may not.
-        has_seeds = any([x is not None for variables in about[3:] for x in variables])
+        has_seeds = any([x is not None for x in request.seeds])
         new = [i for i, f in enumerate(functions) if f.serial >= since] if has_seeds else []
         in_force = build_options()
         body = in_force.applying.body  # in a body, functions that update a leaf are not differentiated
@@ -163,7 +163,7 @@ def question_of(request: Request, functions: list[Function], since: int) -> Ques
     """The question of a request, if that determines what is emitted, as far as can be told this early; else None. For
     the arguments see `Question`."""
     in_force = build_options()
-    if len(functions) > MOST_ASKED or request.aggregate is not None or request.recompute not in (None, False):
+    if len(functions) > MOST_ASKED or request.recompute not in (None, False):
         return None
     if in_force.applying.no_grad or in_force.applying.mark is not None:
         return None

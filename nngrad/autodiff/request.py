@@ -22,7 +22,6 @@ from ..graph.spec import DType, x64_if
 from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
 
-Aggregate = Callable[[list[Variable]], Variable]
 Seeds = Sequence[Variable | None]
 
 _UNREACHABLE = ("zero", "none", "raise")
@@ -35,12 +34,8 @@ class Request(NamedTuple):
     inputs: Sequence[Variable]
     seeds: Seeds
     """The gradient at each output; None for ones."""
-    initial: Seeds = ()
-    """The initial gradient at each input, None for nothing; empty if no input has one."""
     stop_gradients: Sequence[Variable] = ()
     """Variables that gradients do not pass, besides those with `need_grad` set to False."""
-    aggregate: Aggregate | None = None
-    """Sums two or more gradients that have arrived at one Variable."""
     retain: bool = False
     """Whether the gradient of every Variable on the path is also wanted."""
     unreachable: str = "zero"
@@ -68,10 +63,8 @@ def requested(
     outputs: Any,
     inputs: Any,
     grad_outputs: Any,
-    grad_inputs: Any,
     loss_scale: Any,
     stop_gradients: Any,
-    aggregate: Any,
     retain: bool,
     unreachable: Any,
     recompute: Any,
@@ -85,22 +78,17 @@ def requested(
             raise TypeError(f"inputs[{i}] is {x.dtype.name}, which has no gradient; leave it out, make its data "
                             "floating, or get None for it with unreachable='none'")
     seeds: Seeds = [None] * len(outputs)
-    initial: Seeds = ()
-    if grad_outputs is not None or loss_scale is not None or grad_inputs is not None:
-        seeds, initial = _given_gradients(outputs, inputs, grad_outputs, grad_inputs, loss_scale)
-    stop_gradients = variables(stop_gradients, "stop_gradients")
-    if aggregate is not None:
-        aggregate = checked_aggregate(aggregate)
-    return Request(outputs, inputs, seeds, initial, stop_gradients, aggregate, retain, unreachable, recompute)
+    if grad_outputs is not None or loss_scale is not None:
+        seeds = _given_gradients(outputs, grad_outputs, loss_scale)
+    return Request(
+        outputs, inputs, seeds, variables(stop_gradients, "stop_gradients"), retain, unreachable, recompute
+    )
 
 
 @contained
-def _given_gradients(
-    outputs: list[Variable], inputs: list[Variable], grad_outputs: Any, grad_inputs: Any, loss_scale: Any
-) -> tuple[Seeds, Seeds]:
+def _given_gradients(outputs: list[Variable], grad_outputs: Any, loss_scale: Any) -> Seeds:
     with emitting([], 1):
-        seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
-        return seeds, initial_gradients(inputs, grad_inputs)
+        return scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
 
 
 def listed(container: Any) -> list[Any]:
@@ -146,22 +134,6 @@ def differentiable(container: Any, name: str) -> list[Variable]:
         if not x.spec.differentiable:
             raise TypeError(f"{name}[{i}] is {x.dtype.name}; only floating dtypes can be differentiated")
     return items
-
-
-def checked_aggregate(aggregate: Any) -> Aggregate:
-    """`aggregate`, with its results checked."""
-    if not callable(aggregate):
-        raise TypeError(f"aggregate: expected a function of a list of Variables, got {aggregate!r}")
-
-    def checked(gradients: list[Variable]) -> Variable:
-        result = aggregate(gradients)
-        if not isinstance(result, Variable):
-            raise TypeError(f"aggregate: must return a Variable, got {type(result).__name__}")
-        if result.spec is not gradients[0].spec:
-            raise ValueError(f"aggregate: must return {gradients[0].spec}, like the gradients, got {result.spec}")
-        return result
-
-    return checked
 
 
 def checked_persistent(flags: Iterable[bool], outputs: Sequence[Variable]) -> list[bool]:
@@ -216,24 +188,6 @@ def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable |
     if seed.shape != y.shape:
         raise ValueError(f"{name}: must have the shape of its {role}, {y.shape}, got {seed.shape}")
     return in_dtype(seed, y.dtype)
-
-
-def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable | None]:
-    """The initial gradient at each input, None for nothing; an empty list if none is given."""
-    if grad_inputs is None:
-        return []
-    if not isinstance(grad_inputs, list | tuple):
-        grad_inputs = [grad_inputs]
-    if len(grad_inputs) != len(inputs):
-        raise ValueError(
-            f"grad_inputs: expected one for each of the {len(inputs)} inputs, None for zero, got {len(grad_inputs)}"
-        )
-    for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True)):
-        if gx is not None and not x.spec.differentiable:
-            raise TypeError(f"grad_inputs[{i}]: must be None, because its input is {x.dtype.name}, without gradient")
-    return [
-        seed_of(x, gx, f"grad_inputs[{i}]", "input") for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True))
-    ]
 
 
 def scaled_seeds(outputs: list[Variable], seeds: list[Variable | None], loss_scale: Any) -> list[Variable | None]:

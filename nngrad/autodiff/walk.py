@@ -19,7 +19,6 @@ from ..graph.options import Builder, pause_collector, users_code_runs
 from ..rewrite.builder import emitting
 from ..rewrite.masks import reduced, summed, through_masks
 from ..rewrite.numbers import grad_end, is_exact, is_zero
-from .request import Aggregate
 
 Gradients = dict[int, list[Variable]]
 """The gradients that have arrived at a Variable, by its id."""
@@ -42,7 +41,6 @@ class Grad:
 
     Args:
         rules: The registry of backward rules.
-        aggregate: Sums a list of two or more gradients that have arrived at one Variable.
         stop_ids: Ids of Variables that no gradient passes, besides those with `need_grad` set to False.
         retained: A list to fill with every Variable on the path and its gradient.
         equal: Functions that equal ones before them replace, with the outputs of both.
@@ -53,7 +51,6 @@ class Grad:
     def __init__(
         self,
         rules: Registry = registry,
-        aggregate: Aggregate | None = None,
         stop_ids: frozenset[int] = frozenset(),
         retained: Retained | None = None,
         equal: Equal | None = None,
@@ -62,7 +59,6 @@ class Grad:
     ) -> None:
         self.rules, self.in_body, self.depth = rules, in_body, depth
         self.place = rules.place
-        self.aggregate = aggregate or sum_of
         self.stop_ids = stop_ids
         self.retained = retained
         self.equal = equal or {}
@@ -141,7 +137,7 @@ class Grad:
             # In order of availability, so that only the last addition waits for the last gradient: two cores then
             # finish a step with several branches a tenth sooner.
             gxs = sorted(gxs, key=by_rank)
-            arrived[id(x)] = gxs = [self.aggregate(gxs)]
+            arrived[id(x)] = gxs = [sum_of(gxs)]
         return gxs[0]
 
     def pulled(
@@ -251,19 +247,6 @@ def sum_of_all(gradients: list[Variable]) -> Variable:
     """The plain sum of gradients."""
     total: Variable = F.add2(*gradients) if len(gradients) == 2 else F.add_n(*gradients)
     return total
-
-
-class Sums:
-    """An aggregate that records whether all its results were sums, which the builder makes one Variable if equal."""
-
-    def __init__(self, aggregate: Aggregate | None) -> None:
-        self._aggregate = aggregate or sum_of
-        self.are_sums = True
-
-    def __call__(self, gradients: list[Variable]) -> Variable:
-        result = self._aggregate(gradients)
-        self.are_sums = self.are_sums and (result is sum_of_all(gradients) or result is sum_of(gradients))
-        return result
 
 
 # ---------------------------------------------------------------- equal functions

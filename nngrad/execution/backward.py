@@ -257,11 +257,11 @@ def _gradient_variables(
 ) -> list[tuple[Variable, Variable]]:
     """The leaves, each with its gradient as a Variable, added to its `.grad_var`."""
     leaves = [x for x in leaves_of(outputs) if x._need_grad and x.spec.differentiable]
-    before = [x.grad_var for x in leaves]
     # Values written to a cell afterwards belong to the next backward.
     grads = [NdArray.from_numpy_array(gy, gy.dtype) if isinstance(gy, NdArray) else gy for gy in grads]
     how = {"loss_scale": options.loss_scale, "recompute": options.recompute}
-    return list(zip(leaves, grad(outputs, leaves, grads, grad_inputs=before, **how), strict=True))
+    gradients = grad(outputs, leaves, grads, **how)
+    return [(x, gx if x.grad_var is None else x.grad_var + gx) for x, gx in zip(leaves, gradients, strict=True)]
 
 
 def _arrays(plan: RunPlan, snapshot: Run) -> tuple[Any, ...]:

@@ -68,8 +68,8 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
     """Explain how gradients were built: each order's mode, the reason for it, and the functions that it added.
 
     The explanation also lists recurrences that are compiled as loops. Nothing is run. If a gradient of a gradient grows
-    more than necessary, the explanation names the obstacle: active hooks, an `aggregate` that is not a sum, a rule that
-    is not a derivative, several inputs, ...
+    more than necessary, the explanation names the obstacle: active hooks, a rule that is not a derivative, several
+    inputs, ...
 
     Args:
         gradients: Results of `nn.grad`, of any order.

@@ -237,6 +237,10 @@ def test_double_backprop_keeps_gradients_as_variables() -> None:
     np.testing.assert_array_equal(x.grad_var.d, x.g)
     (ggx,) = nn.grad(x.grad_var, x)
     assert ggx.d == pytest.approx(-np.sin(0.5))
+    (y * y).backward(enable_double_backprop=True)
+    np.testing.assert_allclose(x.grad_var.d, [x.g[0]])
+    (ggx,) = nn.grad(x.grad_var, x)
+    np.testing.assert_allclose(ggx.d, [-np.sin(0.5) + 2 * np.cos(1.0)])
 
 
 def test_a_gradient_variable_that_is_set_is_kept() -> None:

@@ -116,7 +116,6 @@ CHANGES: dict[str, Callable[[], Built]] = {
     "a mark": lambda: two_gradients(lambda x, h, y, gx: set_recompute(h)),
     "kept gradients": lambda: two_gradients(set_grad=True),
     "gradients at the outputs": lambda: two_gradients(grad_outputs=lambda x, h: 2.0),
-    "gradients at the inputs": lambda: two_gradients(grad_inputs=lambda x, h: [1.0, 2.0]),
     "gradients that end": lambda: two_gradients(enable_double_backprop=False),
     "no simplification": nn.simplify(False)(two_gradients),
 }

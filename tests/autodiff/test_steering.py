@@ -22,16 +22,6 @@ def leaf(*values: float, **kwargs: Any) -> Variable:
     return Variable.from_numpy_array(np.array(values, np.float64), need_grad=True, **kwargs)
 
 
-# ---------------------------------------------------------------- grad_inputs
-
-
-def test_grad_inputs_are_added_to() -> None:
-    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
-    gx, gw = nn.grad(F.sum(x * w), [x, w], grad_inputs=[[10.0, 20.0], None])
-    np.testing.assert_array_equal(gx.d, [13, 24])
-    np.testing.assert_array_equal(gw.d, [1, 2])
-
-
 # ---------------------------------------------------------------- set_grad, retain_grad
 
 
@@ -151,30 +141,6 @@ def test_a_gradient_of_zero_has_reached(zero: Any) -> None:
     assert gx.d == pytest.approx(0.0)
 
 
-# ---------------------------------------------------------------- aggregate
-
-
-def test_aggregate_sums_what_arrives() -> None:
-    x = leaf(0.5)
-    seen: list[int] = []
-
-    def pairwise(gradients: list[Variable]) -> Variable:
-        seen.append(len(gradients))
-        total = gradients[0]
-        for g in gradients[1:]:
-            total = total + g
-        return total
-
-    y = F.sin(x) + F.cos(x) + F.exp(x)
-    (plain,) = nn.grad(y, x)
-    (gx,) = nn.grad(y, x, aggregate=pairwise)
-    assert seen == [3]
-    np.testing.assert_allclose(gx.d, plain.d, rtol=1e-14)
-    (ggx,) = nn.grad(gx, x, aggregate=pairwise)
-    (wanted,) = nn.grad(plain, x)
-    np.testing.assert_allclose(ggx.d, wanted.d, rtol=1e-14)
-
-
 # ---------------------------------------------------------------- stop_gradients
 
 
@@ -192,11 +158,11 @@ def test_stop_gradients_as_in_tensorflow() -> None:
 
 @settings(max_examples=10, deadline=None)
 @given(
-    stop=st.booleans(), given_before=st.booleans(), scale=st.sampled_from([None, 8.0, "variable"]),
-    aggregate=st.booleans(), retain=st.booleans(), double=st.booleans(), simplify=st.booleans(), eager=st.booleans(),
+    stop=st.booleans(), scale=st.sampled_from([None, 8.0, "variable"]), retain=st.booleans(), double=st.booleans(),
+    simplify=st.booleans(), eager=st.booleans(),
 )
 def test_any_options_together_to_order_2(
-    stop: bool, given_before: bool, scale: Any, aggregate: bool, retain: bool, double: bool, simplify: bool, eager: bool
+    stop: bool, scale: Any, retain: bool, double: bool, simplify: bool, eager: bool
 ) -> None:
     point, weights = np.array([0.3, -0.8, 1.1]), np.array([[1.0, 0.5, -1.0], [0.2, 2.0, 0.7], [-0.4, 0.1, 0.9]])
     factor = 8.0 if scale else 1.0
@@ -205,9 +171,7 @@ def test_any_options_together_to_order_2(
         h = F.tanh(F.sum(F.reshape(x, (1, 3)) * weights, axis=1))
         y = F.sum(h * h * F.sin(x) + F.exp(x))
         (g,) = nn.grad(
-            y, x, grad_inputs=[x * x] if given_before else None,
-            loss_scale=leaf(8.0)[0] if scale == "variable" else scale,
-            aggregate=(lambda gs: F.add_n(*gs)) if aggregate else None, stop_gradients=[h] if stop else (),
+            y, x, loss_scale=leaf(8.0)[0] if scale == "variable" else scale, stop_gradients=[h] if stop else (),
             retain_grad=retain, enable_double_backprop=double,
         )
         (gg,) = nn.grad(F.sum(g * g), x)
@@ -218,7 +182,7 @@ def test_any_options_together_to_order_2(
 
         hidden = jnp.tanh(weights @ z)
         of_z = jax.grad(total)(z, hidden) if stop else jax.grad(lambda z: total(z, jnp.tanh(weights @ z)))(z)
-        return factor * of_z + (z * z if given_before else 0.0)
+        return factor * of_z
 
     with jax.enable_x64(True):
         np.testing.assert_allclose(g.d, first(point), rtol=1e-12)

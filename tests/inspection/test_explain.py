@@ -44,18 +44,6 @@ def sizes(gradients: list[Variable]) -> list[int]:
     return [len(functions_of([g])) for g in gradients]
 
 
-def in_a_row(gradients: list[Variable]) -> Variable:
-    total = gradients[0]
-    for g in gradients[1:]:
-        total = total + g
-    return total
-
-
-def largest(gradients: list[Variable]) -> Variable:
-    result: Variable = F.maximum2(gradients[0], gradients[1])
-    return result
-
-
 # ---------------------------------------------------------------- growth
 
 
@@ -65,9 +53,6 @@ def largest(gradients: list[Variable]) -> Variable:
         {},
         {"set_grad": True},
         {"retain_grad": True},
-        {"aggregate": lambda gs: F.add_n(*gs)},
-        {"aggregate": in_a_row},
-        {"retain_grad": True, "aggregate": in_a_row},
         {"stop_gradients": Variable((2,))},
     ],
     ids=lambda options: ",".join(options) or "none",
@@ -127,19 +112,6 @@ def test_stops_within_a_gradient_are_kept() -> None:
         (plain,) = nn.grad(gx, x, stop_gradients=[h])
     np.testing.assert_allclose(ggx.d, plain.d, rtol=1e-12, atol=1e-12)
     assert nn.explain(ggx).orders[1].reason == "stop_gradients are on the path of a gradient in it"
-
-
-def test_an_aggregate_that_is_not_the_sum_takes_effect_at_every_order() -> None:
-    x = Variable.from_numpy_array(np.array([0.5, 1.0]), need_grad=True)
-    y = F.sin(x) + F.exp(x)
-    (gx,) = nn.grad(y, x, aggregate=largest)
-    (ggx,) = nn.grad(gx * gx, x, aggregate=largest)
-    np.testing.assert_allclose(gx.d, np.exp(x.d))
-    assert nn.explain(ggx).orders[0].reason == "aggregate may compute something other than the sum"
-    x, y = network()
-    gradients = nested(y, x, 4, aggregate=largest)
-    assert sizes(gradients)[1] > GROWTH[1]
-    assert [o.mode for o in nn.explain(gradients[-1]).orders] == ["forward", "reverse", "reverse", "reverse"]
 
 
 # ---------------------------------------------------------------- explain
