@@ -33,7 +33,7 @@ from ..graph.function import next_serial
 from ..graph.options import pause_collector, watching_for_users_code
 from ..graph.thresholds import FEWEST_ASKED
 from ..graph.value import together
-from ..rewrite.builder import builder_for, emitting
+from ..rewrite.builder import emitting, new_builder
 from .known_gradients import (
     GradientResults,
     known_answer,
@@ -392,7 +392,7 @@ def built_in_best_mode(task: Task, retained: Retained | None = None) -> Built:
         retained: A list to fill with every Variable on the path and its gradient.
     """
     if build_options().emitting.builder is None:
-        Switched(builder=builder_for(task.functions)).from_now_on()
+        Switched(builder=new_builder()).from_now_on()
     walked = None
     if retained is not None:
         # Only the reverse pass meets the gradients to retain. It runs in addition if the gradients that the next order

@@ -25,7 +25,6 @@ from ..graph import Function, Op, Switched, Variable, build_options, functions_o
 from ..graph.block import Block
 from ..graph.bounded_cache import BoundedCache
 from ..graph.closing import Closing
-from ..graph.function import watched
 from ..graph.options import pause_collector
 from ..graph.origins import Origins
 from ..graph.thresholds import BYTES_ASKED, MOST_ASKED
@@ -167,7 +166,7 @@ def question_of(request: Request, functions: list[Function], since: int) -> Ques
         return None
     if in_force.applying.no_grad or in_force.applying.mark is not None:
         return None
-    if in_force.emitting.builder is not None or watched():
+    if in_force.emitting.builder is not None or in_force.watched:
         return None
     return Question(request, functions, since)
 

@@ -14,7 +14,6 @@ from backward_registry.spectral_limits import Near
 from ..functions.array import in_dtype, zeros_like
 from ..functions.spectra import arbitrary
 from ..graph import Function, RuleCall, Spec, Variable, build_options, by_rank, contained, functions_of, path_between
-from ..graph.function import watched
 from ..graph.options import Builder, pause_collector, users_code_runs
 from ..rewrite.builder import emitting
 from ..rewrite.masks import reduced, summed, through_masks
@@ -89,7 +88,7 @@ class Grad:
         seeds: Sequence[Variable | None],
     ) -> list[Variable]:
         """The gradients, from the functions on some path, by ascending rank, and the ids of the Variables there."""
-        keep, outer = watched(), builder.call
+        keep, outer = build_options().watched, builder.call
         masked_from = min([f.rank for f in path if not f.op.linear or f.op.unbounded], default=math.inf)
         arrived: Gradients = {}
         for y, seed in zip(outputs, seeds, strict=True):
@@ -269,7 +268,8 @@ def duplicate_functions(functions: Iterable[Function], fixed: Container[int]) ->
     first_of: dict[tuple[Any, ...], Function] = {}
     same: dict[int, Variable] = {}
     equal: Equal = {}
-    if build_options().emitting.simplify is not True or watched():
+    options = build_options()
+    if options.emitting.simplify is not True or options.watched:
         return equal
     for f in functions:
         if f.effects or f.mark is not None:

@@ -30,7 +30,7 @@ from ..graph.thresholds import MOST_SUMS
 from ..graph.value import Value
 from ..graph.variable import grads_of
 from .fused import Fused, FusedKey, Passed, at, fused_for, gradient_graph, passed
-from .plans import Run, RunPlan, is_watched, numbers_of, plan_of, present
+from .plans import Run, RunPlan, numbers_of, plan_of, present
 from .reading import keep_exchanged, run_one_by_one, take_snapshot
 
 
@@ -204,7 +204,7 @@ def _gradients_from(
     if reached_leaves:
         reached_leaves.record(reached_leaves.of(outputs, [plan.leaves[i] for i in wanted], plan.functions))
     cells = grads_of([plan.leaves[i] for i in wanted])
-    if options.op_by_op or is_watched(outputs):
+    if options.op_by_op or build_options().watched:
         if plan.group is not None and snapshot.is_forward:
             snapshot.compute()  # reading the forward in one process must not wait for others
             keep_exchanged(outputs, plan, snapshot)
@@ -327,7 +327,7 @@ def _interpreted(
     of_forward = {*plan.functions, *[y.parent for y in outputs]}
     before, after = options.function_pre_hook, options.function_post_hook
     gradients = [*graph.gradients, *graph.retained.values()]
-    shown = outputs if is_watched([*outputs, *gradients]) else []  # the forward is part of what is watched
+    shown = outputs if build_options().watched else []  # the forward is part of what is watched
     values = run_one_by_one([*gradients, *shown], snapshot, leaves, before, after, hooked=lambda f: f not in of_forward)
     count = len(key.wanted)
     cells = [y.grad for y in at(plan, graph.retained)]

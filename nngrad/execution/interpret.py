@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import heapq
-import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +13,6 @@ from ..graph import Function, Op, RuleCall, Variable, build_options, engine, fun
 from ..graph.block import has_opaque
 from ..graph.bounded_cache import BoundedCache
 from ..graph.event import AROUND, Event, Execution, Kind, Listener
-from ..graph.function import function_hooks
 from ..graph.op import arguments_need_x64
 from ..graph.placement import Mesh, Placement, group_of, groups_of, several_processes
 from ..graph.process import at_once
@@ -85,7 +83,7 @@ def run_unit(
     if unit.call is None or origin is None:
         for f in unit.functions:
             inputs = [value(x) for x in f.inputs]
-            if f.order or not is_hooked(f):
+            if f.order or not build_options().hears(*AROUND):
                 run(f, inputs)
                 continue
             _tell_around("before", f, tuple(inputs), None)
@@ -104,9 +102,8 @@ def run_unit(
 
 
 def _tell_around(kind: Kind, f: Function, inputs: Arrays, gradients: Arrays | None) -> None:
-    hooks = function_hooks.get(weakref.ref(f)) if function_hooks else None
     event = Event(kind, f, inputs, (), gradients)
-    for hear in (*build_options().listeners[kind], *(hooks.values() if hooks else ())):
+    for hear in build_options().listeners[kind]:
         hear(event)
 
 
@@ -209,21 +206,6 @@ class Unit(NamedTuple):
     functions: list[Function]
 
 
-def is_hooked(f: Function) -> bool:
-    """True if anything listens to what is around `f`: in this thread, or a hook of its own."""
-    return build_options().hears(*AROUND) or (bool(function_hooks) and weakref.ref(f) in function_hooks)
-
-
-def any_watched(functions: Iterable[Function]) -> bool:
-    """True if functions are watched as they run: by listeners in this thread, or by hooks on some of them or on those
-    whose backward they are."""
-    if build_options().watched:
-        return True
-    if not function_hooks:
-        return False
-    return any(weakref.ref(f) in function_hooks or (f.origin is not None and f.origin.hooks) for f in functions)
-
-
 def units_of(functions: list[Function], through: Callable[[Variable], bool] | None = None) -> list[Unit]:
     """Group functions, given by ascending rank, into units, in topological order.
 
@@ -238,7 +220,7 @@ def units_of(functions: list[Function], through: Callable[[Variable], bool] | No
         functions: The functions to run.
         through: Which Variables are not computed yet; all by default.
     """
-    if not build_options().hears(*AROUND) and not function_hooks:
+    if not build_options().hears(*AROUND):
         return [Unit(None, [f]) for f in (as_made(functions) if before_their_turns(functions) else functions)]
     functions = _completed(functions, through)
     members: dict[Function | RuleCall, list[Function]] = {}

@@ -15,7 +15,6 @@ import numpy as np
 
 from ..graph import Function, NdArray, Variable, build_options, functions_of
 from ..graph.body_op import ControlOp
-from ..graph.function import watched
 from ..graph.placement import groups_of, several_processes
 from ..graph.process import at_once, check_process
 from ..graph.spec import Spec
@@ -23,7 +22,6 @@ from ..graph.thresholds import MOST_BYTES_KEPT, SMALL_RESULT
 from ..graph.value import OutputGroup, Thunk, Value
 from .compiled import executables, taken_apart
 from .executable import Executable
-from .interpret import any_watched
 from .lower import Program, linearize
 from .program import arrays_of
 
@@ -220,11 +218,6 @@ def present(outputs: Sequence[Variable]) -> Run:
     deferred."""
     plan = plan_of(outputs)
     return Run(plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
-
-
-def is_watched(outputs: Sequence[Variable]) -> bool:
-    """True if hooks or debug mode watch the functions above `outputs` run."""
-    return watched() and any_watched(functions_of(outputs))
 
 
 def device_of(outputs: Sequence[Variable]) -> jax.Device | None:

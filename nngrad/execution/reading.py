@@ -30,7 +30,6 @@ from .plans import (
     exchanging,
     forget_sources,
     is_current,
-    is_watched,
     numbers_of,
     plan_of,
     source_of,
@@ -75,7 +74,7 @@ def _computed_with(variable: Variable, snapshot: Run | None) -> Computed:
     group = variable._group
     places = [] if group is None else group.covered_by(None if snapshot is None else snapshot.mark)
     members = [] if group is None else [y for y in group.members_at(places) if y is not None]
-    watched = is_watched([variable, *members])
+    watched = build_options().watched
     if group is not None and len(places) > 1 and not watched and any([y is variable for y in members]):
         try:
             return _together(group, places, snapshot)
@@ -234,7 +233,7 @@ def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_po
     if plan.group is not None:
         snapshot.compute()  # now: the others would wait for a process that never reads it
         keep_exchanged(computed, plan, snapshot)
-    if function_pre_hook is not None or function_post_hook is not None or is_watched(computed):
+    if function_pre_hook is not None or function_post_hook is not None or build_options().watched:
         run_one_by_one(computed, snapshot, snapshot.by_leaf(), function_pre_hook, function_post_hook)
 
 

@@ -14,7 +14,7 @@ from .spec import Spec
 from .variable import Variable, new_variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from .op import Op
 
@@ -33,24 +33,6 @@ _tags: weakref.WeakKeyDictionary[Function, dict[str, Any]] = weakref.WeakKeyDict
 
 _GONE: Any = weakref.ref(set())
 """Stands for an output of a function that nobody holds."""
-
-function_hooks: dict[weakref.ref[Function], dict[str, Any]] = {}
-"""Hooks of single functions, by function and name; they vanish with their function."""
-
-
-def _forget_hooks(function: weakref.ref[Function]) -> None:
-    """Called when a function that has hooks is deallocated."""
-    function_hooks.pop(function, None)
-
-
-def watched() -> bool:
-    """True if anything listens to runs in this thread or task, or a hook is on any function."""
-    return build_options().watched or bool(function_hooks)
-
-
-def any_hooked(functions: Iterable[Function]) -> bool:
-    """True if one of the functions has hooks of its own."""
-    return any([weakref.ref(f) in function_hooks for f in functions])
 
 
 class RuleCall:
@@ -208,44 +190,6 @@ class Function:
     def origin(self) -> Function | None:
         """The forward function whose backward rule emitted this one, while that function lives."""
         return None if self.call is None else self.call.function
-
-    @property
-    def hooks(self) -> dict[str, Any]:
-        """The hooks of this function, by name."""
-        return dict(function_hooks.get(weakref.ref(self), {}))
-
-    def add_hook(self, hook: Any, name: str | None = None) -> None:
-        """Let a `FunctionHook` watch this function's forward and backward.
-
-        Args:
-            hook: The hook.
-            name: The name for `delete_hook`; the hook's own name by default.
-
-        Raises:
-            TypeError: `hook` is not an instance of `FunctionHook`.
-            KeyError: The function already has a hook of that name.
-        """
-        if isinstance(hook, type) or not hasattr(hook, "backward_preprocess"):
-            raise TypeError(f"hook: expected an instance of nn.FunctionHook, got {hook!r}")
-        name = hook.name if name is None else name
-        if name in self.hooks:
-            raise KeyError(f"{self.op.name} already has a hook named {name!r}; choose another name")
-        hook.added(self)
-        # Never changed in place: another thread may be iterating over them.
-        function_hooks[weakref.ref(self, _forget_hooks)] = {**self.hooks, name: hook}
-
-    def delete_hook(self, name: str) -> None:
-        """Remove a hook from this function."""
-        hooks = self.hooks
-        if name not in hooks:
-            known = ", ".join(map(repr, hooks)) or "none"
-            raise KeyError(f"{self.op.name} has no hook named {name!r}; its hooks: {known}")
-        hook = hooks.pop(name)
-        if hooks:
-            function_hooks[weakref.ref(self)] = hooks
-        else:
-            function_hooks.pop(weakref.ref(self), None)
-        hook.deleted(self)
 
 
 new_function = Function.__new__

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self, TextIO
-
-import numpy as np
+from typing import Any, NamedTuple, Self
 
 from ..extend import Event, Function, build_options, watch
 from .shown import aligned
 
 __all__ = [
-    "FunctionHook", "PrintHook", "TimerHook", "label", "set_function_post_hook", "set_function_pre_hook",
+    "FunctionHook", "TimerHook", "label", "set_function_post_hook", "set_function_pre_hook",
     "unset_function_post_hook", "unset_function_pre_hook",
 ]  # fmt: skip
 
@@ -24,8 +21,8 @@ Arrays = tuple[Any, ...]
 class FunctionHook:
     """Observes functions as they run. Subclasses override the methods that they need.
 
-    In a `with` block a hook watches everything that runs in this thread or asyncio task; `f.add_hook(hook)` makes it
-    watch one Function, in every thread. Graphs with a watched function run eagerly, function by function.
+    In a `with` block a hook watches everything that runs in this thread or asyncio task; graphs run eagerly there,
+    function by function.
 
     `forward_preprocess` and `forward_postprocess` are called around each function that the user built. The backward of
     a function consists of the functions that one call of its backward rule emitted: `backward_preprocess` is called
@@ -76,11 +73,11 @@ class FunctionHook:
         when = "pre" if event.kind == "before" else "post"
         getattr(self, f"{way}_{when}process")(event.function, event.inputs, *gradients)
 
-    def added(self, function: Function | None) -> None:
-        """Called when the hook is installed: with its Function, or with None if it observes all functions."""
+    def added(self, function: None) -> None:
+        """Called when the block begins; with None, as in Chainer."""
 
-    def deleted(self, function: Function | None) -> None:
-        """Called when the hook is removed, with the same argument as `added`."""
+    def deleted(self, function: None) -> None:
+        """Called when the block ends; with None, as in Chainer."""
 
     def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
         """Called before a function runs, with the arrays of its inputs."""
@@ -155,7 +152,7 @@ def _listen(key: str, listener: Callable[[Event], Any] | None, *kinds: Any) -> N
     watch(listener, *kinds, key=key).from_now_on()
 
 
-# ---------------------------------------------------------------- ready hooks
+# ---------------------------------------------------------------- times
 
 
 class Times(NamedTuple):
@@ -178,7 +175,7 @@ class TimerHook(FunctionHook):
         self.history: list[tuple[str, str, float]] = []
         """For each run of a function: its name, 'forward' or 'backward', and seconds."""
         self._starts: dict[int, list[float]] = {}
-        """By thread, when the functions now running began, the innermost last: on a function, it times all threads."""
+        """By thread, when the functions now running began, the innermost last: several may use it."""
 
     def __call__(self, event: Event) -> None:
         """Read the clock."""
@@ -212,47 +209,3 @@ class TimerHook(FunctionHook):
         rows.append(("total", "", str(len(self.history)), f"{self.total * 1e3:.3f}", "", ""))
         head = ("function", "", "calls", "total ms", "median ms", "longest ms")
         return "\n".join(aligned([head, *rows], range(2, len(head)), (1,)))
-
-
-class PrintHook(FunctionHook):
-    """Prints a line for each function before it runs, with the shape, dtype and range of its inputs (forward) or of the
-    gradients of its outputs (backward).
-
-    Args:
-        file: Where to print; by default the current `sys.stdout`.
-        wanted: A predicate that selects functions to print; all by default.
-    """
-
-    def __init__(self, file: TextIO | None = None, wanted: Callable[[Function], bool] = lambda f: True) -> None:
-        self.file = file
-        self.wanted = wanted
-
-    def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
-        """Print the inputs."""
-        self._print("forward ", function, function.op.names_of(len(in_data)), in_data)
-
-    def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        """Print the gradients of the outputs."""
-        several = len(out_grad) > 1
-        names = [f"gradient {i}" if several else "gradient" for i in range(len(out_grad))]
-        self._print("backward", function, names, out_grad)
-
-    def _print(self, way: str, function: Function, names: Any, arrays: Arrays) -> None:
-        if self.wanted(function):
-            texts = [f"{name}: {array_summary(array)}" for name, array in zip(names, arrays, strict=True)]
-            print(way, label(function), "; ".join(texts), file=self.file or sys.stdout)
-
-
-def array_summary(array: Any | None) -> str:
-    """Shape, dtype and range of an array."""
-    if array is None:
-        return "none"
-    values = np.asarray(array)
-    what = f"{values.dtype.name}{list(values.shape)}"
-    if not values.size:
-        return what
-    if values.size == 1:
-        return f"{what} {values.reshape(())[()]:.4g}"
-    text = f"{what} in [{values.min():.4g}, {values.max():.4g}]"
-    wrong = 0 if values.dtype.kind in "biu" else int(values.size - np.isfinite(values).sum())
-    return text + (f", {wrong} not finite" if wrong else "")

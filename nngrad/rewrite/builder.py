@@ -18,7 +18,6 @@ from typing import Any
 from ..graph import Function, Op, RuleCall, Switched, Variable, build_options, create
 from ..graph.arguments import coerced
 from ..graph.event import AROUND
-from ..graph.function import any_hooked, function_hooks
 from ..graph.messages import left_out
 from ..graph.options import Builder, Specs
 
@@ -229,12 +228,12 @@ class NoCache(dict[Any, Any]):
 # ---------------------------------------------------------------- which one is in force
 
 
-def builder_for(known: list[Function]) -> HashConsTable:
-    """A new builder, for a gradient of the functions `known`."""
+def new_builder() -> HashConsTable:
+    """A new builder, for a gradient."""
     options = build_options()
     without = options.emitting.simplify
     # Hooks must see the backward of each function separately, not common subexpressions.
-    if not without or options.hears(*AROUND) or (function_hooks and any_hooked(known)):
+    if not without or options.hears(*AROUND):
         # It makes a new function for each request: all rules are off but those on which the value depends.
         return HashConsTable(forms_without(frozenset(RULES) - {"exact-quotients", "lengths"}))
     return HashConsTable(forms_without(frozenset() if without is True else without))
@@ -251,7 +250,7 @@ def emitting(known: list[Function], order: int) -> Iterator[Builder]:
     options = build_options()
     outer = options.emitting.builder
     if outer is None:
-        builder = builder_for(known)
+        builder = new_builder()
         with Switched(builder=builder, precision=None):
             builder.seed(known)
             builder.order = order

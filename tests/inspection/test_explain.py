@@ -138,12 +138,6 @@ def watched(y: Variable, x: Variable) -> list[Variable]:
         return nested(y, x, 2)
 
 
-def hooked(y: Variable, x: Variable) -> list[Variable]:
-    (tanh, *_) = [f for f in functions_of([y]) if f.name == "tanh"]
-    tanh.add_hook(hooks.TimerHook())
-    return nested(y, x, 2)
-
-
 def unsimplified(y: Variable, x: Variable) -> list[Variable]:
     with nn.simplify(False):
         return nested(y, x, 2)
@@ -175,7 +169,6 @@ def cut(y: Variable, x: Variable) -> list[Variable]:
     ("build", "reason"),
     [
         (watched, "hooks are in force"),
-        (hooked, "a function has a hook"),
         (unsimplified, "simplification is off"),
         (debugged, "functions are watched as they run"),
         (lambda y, x: nested(F.sum(F.round(y) * y), x, 2), "the rule of round is not its derivative"),
