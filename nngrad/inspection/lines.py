@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -17,22 +17,13 @@ _MOST_RESULTS = 40
 _STATES = {State.KEPT: "kept", State.AGAIN: "computed again", State.COPY: "a copy"}
 
 
-class Part(NamedTuple):
-    """A piece of text in a line."""
-
-    text: str
-    order: int | None = None
-    """The order of differentiation of the value that it names; None if it names none."""
-    is_op: bool = False
-    """Whether it is the name of an op."""
-
-
 class Line(NamedTuple):
     """A line of a listing."""
 
     depth: int
     """The number of enclosing bodies."""
-    parts: tuple[Part, ...]
+    text: str
+    """The text without columns."""
     order: int = 0
     """Order of differentiation."""
     cells: tuple[str, ...] = ()
@@ -40,11 +31,6 @@ class Line(NamedTuple):
     are kept or computed again, the scope, and the source line."""
     node: int = -1
     """The node that it describes."""
-
-    @property
-    def text(self) -> str:
-        """The text without columns."""
-        return "".join([part.text for part in self.parts])
 
 
 class Writer:
@@ -69,7 +55,7 @@ class Writer:
     def _results(self) -> Line:
         """The line of the results."""
         results = _shortened([self._named(node, output) for node, output in self._d.outputs], _MOST_RESULTS)
-        return Line(0, (Part("results: "), *_separated(results)))
+        return Line(0, f"results: {', '.join(results)}")
 
     # ---------------------------------------------------------------- lines
 
@@ -78,23 +64,21 @@ class Writer:
         is_parameter, needs_grad = d.kinds[node] is Kind.PARAMETER, d.needs_grad[node]
         needs = ", needs no gradient" if is_parameter and not needs_grad else ""
         needs = ", needs a gradient" if not is_parameter and needs_grad else needs
-        what = Part(f" = {'parameter' if is_parameter else 'leaf'}{needs}")
-        return Line(0, (Part(d.names[node], 0), what), cells=(repr(d.specs[node][0]), "", "", "", ""), node=node)
+        text = f"{d.names[node]} = {'parameter' if is_parameter else 'leaf'}{needs}"
+        return Line(0, text, cells=(repr(d.specs[node][0]), "", "", "", ""), node=node)
 
     def _function(self, node: int, depth: int) -> Iterator[Line]:
         d = self._d
-        order = d.orders[node]
-        named = _shortened([Part(name, order) for name in d.results[node] if name], _MOST_OPERANDS) or [Part("_")]
+        named = _shortened(list(filter(None, d.results[node])), _MOST_OPERANDS) or ["_"]
         operands = _shortened([self._named(*operand) for operand in d.operands[node]], _MOST_OPERANDS)
-        arguments = d.arguments(node)
-        inputs = _separated([*operands, Part(arguments)] if arguments else operands)
-        parts = (*_separated(named), Part(" = "), Part(d.op_name(node), None, True), Part("("), *inputs, Part(")"))
-        yield Line(depth, parts, order, self._cells(node), node)
+        inputs = filter(None, [*operands, d.arguments(node)])
+        text = f"{', '.join(named)} = {d.op_name(node)}({', '.join(inputs)})"
+        yield Line(depth, text, d.orders[node], self._cells(node), node)
         for number in d.bodies_of.get(node, ()):
             yield from self._body(number, depth)
 
-    def _named(self, node: int, output: int) -> Part:
-        return Part(self._d.results[node][output], self._d.orders[node])
+    def _named(self, node: int, output: int) -> str:
+        return self._d.results[node][output]
 
     def _cells(self, node: int) -> tuple[str, ...]:
         d = self._d
@@ -117,46 +101,41 @@ class Writer:
     def _body(self, number: int, depth: int) -> Iterator[Line]:
         d, entry = self._d, self._d.bodies[number]
         within, values = entry.within, entry.values
-        inputs: dict[str, Part] = {}
-        said: list[Part] = []
+        inputs: dict[str, str] = {}
+        said: list[str] = []
         for i, name in enumerate(within.inputs):
             kind = name.rstrip("0123456789")
             inputs[name] = self._named(*values[i])
             if kind in OF_THE_BODY:
                 begins = self._named(*d.operands[values[i][0]][0])
-                said += [Part("; " if said else ": "), inputs[name], Part(f" {OF_THE_BODY[kind]} "), begins]
+                said.append(f"{inputs[name]} {OF_THE_BODY[kind]} {begins}")
         times = f", {within.runs} times" if within.runs != 1 else ""
-        yield Line(depth, (Part(f"  {within.role}{times}"), *said))
+        yield Line(depth, f"  {within.role}{times}" + (f": {'; '.join(said)}" if said else ""))
         for node in d.members.get(number, ()):
             if d.ops[node] is not None:
                 yield from self._function(node, depth + 1)  # recursion is as deep as loops are nested
         ends = self._ends(entry, inputs)
         if ends:
-            yield Line(depth + 1, tuple(ends))
+            yield Line(depth + 1, "; ".join(ends))
 
-    def _ends(self, entry: BodyEntry, inputs: dict[str, Part]) -> list[Part]:
+    def _ends(self, entry: BodyEntry, inputs: dict[str, str]) -> list[str]:
         """The inputs of a body and its results, as text."""
-        within, said = entry.within, list[list[Part]]()
+        within, said = entry.within, list[str]()
         for name, number in zip(within.outputs, within.body.outputs, strict=True):
             value = self._named(*entry.values[number])
             if name in inputs:
-                said.append([inputs[name], Part(" becomes "), value])
+                said.append(f"{inputs[name]} becomes {value}")
             elif not within.gives:
-                said.append([Part("goes on while "), value])
-        order = self._d.orders[entry.node]
+                said.append(f"goes on while {value}")
         for result, (how, returned) in zip(self._d.results[entry.node], within.gives, strict=False):
             if result and returned is not None:
                 value = self._named(*entry.values[returned])
-                said.append([Part(result, order), Part(" is "), value, Part(f" {how}".rstrip())])
-        return [part for i, parts in enumerate(said) for part in (*([Part("; ")] if i else []), *parts)]
+                said.append(f"{result} is {value} {how}".rstrip())
+        return said
 
 
-def _shortened(parts: list[Part], most: int) -> list[Part]:
-    """Parts, with the middle ones replaced by their count if there are more than `most`."""
-    if len(parts) <= most:
-        return parts
-    return [*parts[: most - 2], Part(f"… {len(parts) - most} more"), *parts[-2:]]
-
-
-def _separated(parts: Sequence[Part]) -> tuple[Part, ...]:
-    return tuple([piece for i, part in enumerate(parts) for piece in ((Part(", "), part) if i else (part,))])
+def _shortened(texts: list[str], most: int) -> list[str]:
+    """Texts, with the middle ones replaced by their count if there are more than `most`."""
+    if len(texts) <= most:
+        return texts
+    return [*texts[: most - 2], f"… {len(texts) - most} more", *texts[-2:]]

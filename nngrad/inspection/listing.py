@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from ..extend import Variable
 from .description import Description, describe
 from .lines import Line, Writer
 from .naming import Parameters
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
+from .shown import as_html
 
 _WIDEST, _WIDEST_CELL = 72, 32
 """The widths of a line's code, and of the text of another column, beyond which what follows is no longer aligned."""
 _MOST_IN_NOTEBOOKS = 1000
 """The maximum number of lines in notebooks."""
-_COLOURS = {
-    "dodger_blue1": "#1f77d0", "dark_orange": "#c05a00", "green3": "#0f8a3c", "medium_orchid": "#a04fd0",
-    "red1": "#d03a5a", "dark_cyan": "#00838f", "gold3": "#8a7000", "grey62": "#7a6a8a",
-}  # fmt: skip
-"""Colours of the orders of differentiation from the first on, on a terminal and in a notebook; they are distinct on
-white and on black."""
-_CSS = {
-    "bold": "font-weight:bold", "dim": "opacity:.65", **{name: f"color:{code}" for name, code in _COLOURS.items()},
-}  # fmt: skip
-
-Row = list[tuple[str, str]]
-"""A printed line: texts, each with its style, which may be empty."""
 
 
 class Listing:
-    """A graph as text: `print` it. With `rich` and in notebooks each order of differentiation has a colour."""
+    """A graph as text: `print` it."""
 
     def __init__(self, lines: Iterable[Line], described: Description) -> None:
         self.lines = tuple(lines)
@@ -46,52 +30,30 @@ class Listing:
         return f"<listing of {functions} functions in {len(self.lines)} lines; print it>"
 
     def __str__(self) -> str:
-        return "\n".join(["".join([text for text, _ in row]) for row in _rows(self.lines)])
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.text import Text
-
-        for row in _rows(self.lines):
-            yield Text.assemble(*row, no_wrap=True, overflow="ellipsis")
+        return "\n".join(_texts(self.lines))
 
     def _repr_html_(self) -> str:
-        rows = ["".join(map(_span, row)) for row in _rows(self.lines[:_MOST_IN_NOTEBOOKS])]
+        texts = [*_texts(self.lines[:_MOST_IN_NOTEBOOKS])]
         if len(self.lines) > _MOST_IN_NOTEBOOKS:
-            rows.append(f"… {len(self.lines) - _MOST_IN_NOTEBOOKS} more lines; print() shows them")
-        return '<pre style="line-height:1.35;overflow-x:auto;white-space:pre">' + "\n".join(rows) + "</pre>"
+            texts.append(f"… {len(self.lines) - _MOST_IN_NOTEBOOKS} more lines; print() shows them")
+        return as_html("\n".join(texts))
 
 
-def _rows(lines: tuple[Line, ...]) -> Iterator[Row]:
+def _texts(lines: tuple[Line, ...]) -> Iterator[str]:
     """The lines, with shapes, orders and the other columns aligned."""
     lengths = [4 * line.depth + len(line.text) for line in lines]
     widest = min(max([n for n, line in zip(lengths, lines, strict=True) if line.cells], default=0), _WIDEST)
     columns = zip(*[line.cells for line in lines if line.cells], strict=True)
     widths = [min(max(map(len, column)), _WIDEST_CELL) for column in columns]
     for length, line in zip(lengths, lines, strict=True):
-        row = [("    " * line.depth, "")]
-        row += [(part.text, "bold" if part.is_op else _colour(part.order or 0)) for part in line.parts]
-        space = max(0, widest - length)
-        for cell, width, style in zip(line.cells, widths, _styles(line), strict=False):
+        text, space = "    " * line.depth + line.text, max(0, widest - length)
+        for cell, width in zip(line.cells, widths, strict=False):
             if cell:
-                row.append((" " * (space + 2) + cell, style))
+                text += " " * (space + 2) + cell
                 space = max(0, width - len(cell))
             elif width:
                 space += 2 + width
-        yield row
-
-
-def _styles(line: Line) -> tuple[str, ...]:
-    """The styles of a line's cells: shapes, order, and the other columns."""
-    return "", _colour(line.order), "dim", "dim", "dim"
-
-
-def _colour(order: int) -> str:
-    return [*_COLOURS][(order - 1) % len(_COLOURS)] if order else ""
-
-
-def _span(styled: tuple[str, str]) -> str:
-    text, style = html.escape(styled[0]), styled[1]
-    return f'<span style="{_CSS[style]}">{text}</span>' if style else text
+        yield text
 
 
 def show(outputs: Variable | Iterable[Variable], *, parameters: Parameters = None) -> Listing:
@@ -104,8 +66,6 @@ def show(outputs: Variable | Iterable[Variable], *, parameters: Parameters = Non
 
     Further columns say, where the graph has something to say: which values are kept for gradients and which are
     rematerialised; the parameter scope; and the line of your program, if recorded (`nn.source_locations`).
-
-    On a terminal (with `rich.print`) and in notebooks, each order of differentiation has a colour.
 
     Args:
         outputs: A Variable or Variables.
