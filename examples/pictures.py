@@ -42,7 +42,7 @@ def drawn() -> dict[str, nn.viewing.Drawing]:
     """The pictures, by the names of their files."""
     return {
         "drawn_penalty.svg": nn.draw(penalty(), title="The gradient of a gradient penalty"),
-        "drawn_penalty_print.svg": nn.draw(penalty(), style="print", shapes=False, arguments=False),
+        "drawn_penalty_small.svg": nn.draw(penalty(), shapes=False, arguments=False),
         "drawn_loop.svg": nn.draw(loop(), title="The gradient of a loop"),
     }
 

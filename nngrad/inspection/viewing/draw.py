@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -11,7 +10,7 @@ from ...extend import Variable, coerced, did_you_mean, functions_of, variables
 from ...files.replacing import checked_ending, write_whole
 from ..description import describe
 from .draw_contents import Box, Choices, Frame, Picture, Route, contents_of
-from .draw_layout import CAPTION, LINE, MARGIN, NOTE, TITLE, body_top, label_width, lay_out
+from .draw_layout import CAPTION, LINE, MARGIN, NOTE, TITLE, body_top, lay_out
 from .initial_view import SMALL
 from .svg import (
     FONT,
@@ -48,8 +47,6 @@ class Style(NamedTuple):
     frame: str
     tones: tuple[Tone, ...]
     """The tones of the orders of differentiation; higher orders start over with the second tone."""
-    patterned: bool
-    """True if patterns distinguish orders, and dashes distinguish arrows."""
 
     def tone(self, order: int) -> Tone:
         """The colours of an order."""
@@ -63,7 +60,7 @@ STYLES = {
             Tone("#e3edf8", "#2f6db5", "#f7fafd"), Tone("#fce8d8", "#c4631c", "#fefaf6"),
             Tone("#e1f2e5", "#2f8a4b", "#f7fcf8"), Tone("#f1e4f6", "#8a4aa3", "#fcf8fd"),
             Tone("#fbf1cf", "#98790f", "#fefcf3"), Tone("#dff3f3", "#1f8288", "#f6fcfc"),
-        ), False,
+        ),
     ),
     "dark": Style(
         "#14181d", "#e8ecf1", "#97a3b0", "#252b33", "#56616d",
@@ -71,26 +68,10 @@ STYLES = {
             Tone("#1f3550", "#6ca8ec", "#171d25"), Tone("#4a2f1a", "#ee9a55", "#1f1a17"),
             Tone("#1d3d28", "#68c586", "#171f1a"), Tone("#3d2648", "#c68ade", "#1d1920"),
             Tone("#403613", "#d9b93c", "#1e1c15"), Tone("#153b3d", "#55bfc5", "#151e1f"),
-        ), False,
-    ),
-    "print": Style(
-        "#ffffff", "#000000", "#4d4d4d", "#ffffff", "#7f7f7f",
-        (
-            Tone("#ffffff", "#000000", "#ffffff"), Tone("#ececec", "#000000", "#ffffff"),
-            Tone("#ffffff", "#000000", "#ffffff"), Tone("#ffffff", "#000000", "#ffffff"),
-            Tone("#dcdcdc", "#000000", "#ffffff"), Tone("#ffffff", "#000000", "#ffffff"),
-        ), True,
+        ),
     ),
 }  # fmt: skip
 """The styles by name."""
-
-PATTERNS = {
-    2: "M0 6L6 0M-1 1L1 -1M5 7L7 5",
-    3: "M2.2 3a0.8 0.8 0 1 0 1.6 0a0.8 0.8 0 1 0 -1.6 0",
-    5: "M0 3H6M3 0V6",
-}
-"""The fill patterns of boxes in print, by the number of the tone: paths in a square of size 6."""
-
 
 MOST = 400
 """The maximum number of boxes in a drawing; larger graphs need another view."""
@@ -139,7 +120,7 @@ def draw(
     Args:
         outputs: A Variable or Variables.
         path: A file whose name ends in '.svg', or None.
-        style: 'light', 'dark', or 'print', which distinguishes orders by patterns instead of colours.
+        style: 'light' or 'dark'.
         title: The title above the picture.
         shapes: Whether to show shapes and dtypes.
         arguments: Whether to show static arguments.
@@ -187,15 +168,11 @@ def _drawn(picture: Picture, style: Style, title: str) -> Drawing:
     width = max(picture.width, text_width(title, 15, bold=True) + 2 * MARGIN)
     height = picture.height + above
     painted = _painted(picture, style)
-    # Pictures on one page must not share names of patterns. The hash is that of the rounded picture, since the last
-    # digits of a layout differ between versions of Python.
-    mark = hashlib.sha256((painted + escaped(title)).encode()).hexdigest()[:8]
-    painted = painted.replace('"url(#p-', f'"url(#p{mark}-')
     body = element("g", _columns(picture, style), painted, transform=f"translate(0 {above:g})" if above else None)
     if title:
         body = svg_text(title, MARGIN, 22.0, 15, bold=True, fill=style.text) + body
     content = (f"<title>{escaped(title or 'Graph')}</title>"
-               + element("rect", width=width, height=height, fill=style.background) + _patterns(style, mark) + body)
+               + element("rect", width=width, height=height, fill=style.background) + body)
     svg = element("svg", content, xmlns="http://www.w3.org/2000/svg", width=width, height=height,
                   viewBox=f"0 0 {width:.1f} {height:.1f}", font_family=FONT, role="img")  # fmt: skip
     return Drawing(svg + "\n", round(width, 1), round(height, 1))
@@ -209,11 +186,10 @@ def _columns(picture: Picture, style: Style) -> str:
     if len(picture.columns) < 2:
         return ""
     parts = []
-    edge = {"stroke": style.frame, "stroke_width": 0.5} if style.patterned else {}
     for order, left, right in picture.columns:
         tone = style.tone(order)
         parts.append(element("rect", x=left, y=MARGIN / 2, width=right - left, height=picture.height - MARGIN, rx=8,
-                             fill=tone.band, **edge))  # fmt: skip
+                             fill=tone.band))  # fmt: skip
         name = _ORDINALS.get(order, f"{order}th derivatives")
         parts.append(svg_text(name, (left + right) / 2, MARGIN / 2 + 17, 11, bold=True, fill=tone.line,
                               text_anchor="middle"))  # fmt: skip
@@ -227,9 +203,9 @@ def _painted(picture: Picture, style: Style) -> str:
     for (source, target), route in zip(picture.arrows, picture.routes, strict=True):
         begin, end = boxes[source].order, boxes[target].order
         if picture.by_order and begin != end:  # below the others
-            below.append(_arrow(route, style.faint, 0.9, "4 2.5" if style.patterned else None))
+            below.append(_arrow(route, style.faint, 0.9))
         else:
-            above.append(_arrow(route, style.tone(max(begin, end)).line, 1.2, None))
+            above.append(_arrow(route, style.tone(max(begin, end)).line, 1.2))
     frames = [_frame(frame, style) for frame in picture.frames]
     return "".join([*frames, *below, *above, *[_box(box, style) for box in boxes]])
 
@@ -243,7 +219,7 @@ def _frame(frame: Frame, style: Style) -> str:
     return element("g", full, shape, svg_text(name, left + 2, top - 3, 8.5, fill=style.faint))
 
 
-def _arrow(route: Route, colour: str, thick: float, dashes: str | None) -> str:
+def _arrow(route: Route, colour: str, thick: float) -> str:
     points, length = list(route.points), 6.0
     tip = points[-1]
     points[-1] = tip[0] - route.heading[0] * (length - 1), tip[1] - route.heading[1] * (length - 1)
@@ -256,7 +232,7 @@ def _arrow(route: Route, colour: str, thick: float, dashes: str | None) -> str:
                 f"L{x1:.1f} {last[1]:.1f}")  # fmt: skip
     else:
         path = curved_path(points)
-    line = element("path", d=path, fill="none", stroke=colour, stroke_width=thick, stroke_dasharray=dashes)
+    line = element("path", d=path, fill="none", stroke=colour, stroke_width=thick)
     return line + element("path", d=_head(tip, route.heading, length), fill=colour)
 
 
@@ -270,14 +246,8 @@ def _box(box: Box, style: Style) -> str:
     shape = {"x": left, "y": top, "width": box.width, "height": box.height, "rx": rx}
     thick = 2.2 if box.is_result else 1.0
     parts = [f"<title>{escaped(box.full[:2000])}</title>"]
-    if style.patterned and not is_round and box.order in PATTERNS:
-        parts.append(element("rect", **shape, fill="#ffffff"))
-        parts.append(element("rect", **shape, fill=f"url(#p-{box.order})", stroke=stroke, stroke_width=thick))
-        room, tall = label_width(box) + 6, 15 + LINE * len(box.notes)
-        parts.append(element("rect", x=x - room / 2, y=top + 3.5, width=room, height=tall, fill="#ffffff"))
-    else:
-        dashes = "3 2" if box.kind == "constant" else None
-        parts.append(element("rect", **shape, fill=fill, stroke=stroke, stroke_width=thick, stroke_dasharray=dashes))
+    dashes = "3 2" if box.kind == "constant" else None
+    parts.append(element("rect", **shape, fill=fill, stroke=stroke, stroke_width=thick, stroke_dasharray=dashes))
     parts.append(svg_text(box.title, x, top + 15, TITLE, bold=not is_round, fill=style.text, text_anchor="middle",
                           font_style="italic" if is_round else None))  # fmt: skip
     for n, note in enumerate(box.notes):
@@ -292,17 +262,6 @@ def _box(box: Box, style: Style) -> str:
         parts.append(element("g", _painted(body, style), transform=f"translate({begin:.1f} {below:.1f})"))
         below += body.height + 10
     return element("g", *parts)
-
-
-def _patterns(style: Style, mark: str) -> str:
-    """The fill patterns of boxes in print."""
-    if not style.patterned:
-        return ""
-    return element("defs", *[
-        element("pattern", element("path", d=path, stroke="#9a9a9a", stroke_width=0.7, fill="none"),
-                id=f"p{mark}-{order}", width=6, height=6, patternUnits="userSpaceOnUse")
-        for order, path in PATTERNS.items()
-    ])  # fmt: skip
 
 
 def _head(tip: Point, heading: Point, length: float) -> str:
