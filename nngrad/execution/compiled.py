@@ -91,7 +91,7 @@ class Executables(BoundedCache):
 
 
 executables = Executables(512, most_bytes=512 << 20)
-"""Executables by structure. Users may call `executables.info()`, `.clear()` and `.resize(capacity, most_bytes)` too.
+"""Executables by structure. Users may call `executables.info()` and `.clear()` too.
 
 Sizes are estimated from the number of functions, since XLA does not report the size of an executable.
 """

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
-from .arguments import checked_count
 from .op import Op
 
 
@@ -109,25 +108,6 @@ class BoundedCache:
         tables = [self, *self._parts]
         size, nbytes = sum([len(t._entries) for t in tables]), sum([t._nbytes for t in tables])
         return CacheInfo(self._counts.hits, self._counts.misses, size, self.capacity, nbytes, self.most_bytes)
-
-    def resize(self, capacity: int | None = None, most_bytes: int | None = None) -> None:
-        """Set the maximum numbers of entries and of bytes; None leaves a limit.
-
-        Raises:
-            TypeError: A limit is not an int.
-            ValueError: A limit is less than 1, or none is given.
-        """
-        if capacity is None and most_bytes is None:
-            raise ValueError("capacity: expected a positive int, or most_bytes, or both, got None for both")
-        for name, limit in (("capacity", capacity), ("most_bytes", most_bytes)):
-            if limit is not None:
-                checked_count(limit, name, others=" or None")
-        with self._lock:
-            self.capacity = self.capacity if capacity is None else capacity
-            self.most_bytes = self.most_bytes if most_bytes is None else most_bytes
-            self._shrink()
-        for part in self._parts:
-            part.resize(self.capacity, self.most_bytes)
 
     def clear(self) -> None:
         """Remove all entries."""

@@ -25,7 +25,6 @@ def nothing_known() -> Iterator[None]:
     """Nothing is known from other tests, nor they from these."""
     nn.executables.clear()
     yield
-    known_gradients._known.resize(1024, 64 << 20)
     nn.executables.clear()
 
 
