@@ -130,13 +130,13 @@ class Run:
 
     @at_once
     def compute(self, thunk: Thunk | None = None) -> None:
-        """Compute the values, for all cells."""
-        if not self.done:
+        """Compute the values, for all cells; gradients too, if `thunk` is one of them that an update left waiting."""
+        if not self.done or (thunk is not None and thunk.array is None):
             check_process()
             self.finish(self.executable(*self.arrays))
 
     def finish(self, results: Sequence[Any]) -> None:
-        """Store the computed values where none are present yet."""
+        """Store the computed values where none are present yet; in place of a gradient, None leaves it waiting."""
         Thunk.fill_together([ref() for ref in self._thunks], results)
         self.done = True  # last, so that values left waiting by an interrupt are recomputed
 

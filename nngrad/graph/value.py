@@ -213,10 +213,10 @@ class Thunk(Value):
 
     @staticmethod
     def fill_together(thunks: Iterable[Thunk | None], arrays: Iterable[Any]) -> None:
-        """Fill the thunks that still exist; their arrays may be replaced later."""
+        """Fill the thunks that still exist, except where an array is None; their arrays may be replaced later."""
         with _lock:
             for thunk, array in zip(thunks, arrays, strict=False):
-                if thunk is not None:
+                if thunk is not None and array is not None:
                     if thunk.array is None:
                         thunk.array = thunk._made = array
                     thunk.source = None

@@ -296,6 +296,8 @@ class Solver:
         Parameters that no gradient has reached since `zero_grad` stay, and so does their state, as in PyTorch where
         `grad` is None; in nnabla, momentum moves them on. `weight_decay` passes them over too.
 
+        Gradients that nobody has read before are computed a second time if they are read afterwards.
+
         Args:
             update_pre_hook: Called before the update, once for all parameters.
             update_post_hook: Called after it.
@@ -335,7 +337,9 @@ class Solver:
                 grads = [None if i is None else results[i] for i in places]
                 # XLA may not fuse the update with the gradients: their bits are the same if they are read before it.
                 with set_xla_metadata(inlineable="false"):
-                    return results, *jax.jit(self._flat_update)(params, state, (given[0], grads))[1:]
+                    new = jax.jit(self._flat_update)(params, state, (given[0], grads))[1:]
+                # Arrays that nobody reads take a third of the time of a small step.
+                return tuple([None if i in places else y for i, y in enumerate(results)]), *new
 
             update = InPlaceUpdate(function, self, [], executable.program, taken=(1,))
             self._joined.keep((executable, places), update)
