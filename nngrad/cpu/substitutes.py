@@ -15,7 +15,7 @@ import jax
 from jax import lax
 
 from .. import functions as F
-from ..extend import Block, Call, Op, Spec, bodies_in
+from ..extend import Block, Call, Op, Spec
 from ..functions.arithmetic import widened
 from ..functions.axes import axes_of
 from ..functions.barriers import computed_once, known_after
@@ -65,14 +65,8 @@ def _substitute(op: Op, arguments: tuple[Any, ...], specs: Sequence[Spec]) -> Op
 def with_ops(block: Block, ops: Iterable[Op], in_body: Callable[[Block], Block]) -> Block:
     """The block with other ops in its steps, and with `in_body` applied to the bodies among their arguments; unchanged
     if nothing differs."""
-
-    def changed(argument: Any) -> Any:
-        if isinstance(argument, Block):
-            return in_body(argument)
-        return tuple(map(changed, argument)) if argument.__class__ is tuple and bodies_in(argument) else argument
-
     changes = zip(ops, block.steps, strict=True)
-    steps = tuple([(op, tuple(map(changed, arguments)), ins) for op, (_, arguments, ins) in changes])
+    steps = tuple([(op, Block.changed_in(arguments, in_body), ins) for op, (_, arguments, ins) in changes])
     return block if steps == block.steps else block.with_steps(steps)
 
 

@@ -92,17 +92,13 @@ class _Hoisting(NamedTuple):
     def in_bodies(self, steps: Iterable[Step]) -> tuple[Step, ...]:
         """The steps with the numbers hoisted from their bodies, and from the bodies in these."""
         return tuple([
-            (op, tuple(map(self._in_body, arguments)) if isinstance(op, ControlOp) else arguments, ins)
+            (op, Block.changed_in(arguments, self._in_body) if isinstance(op, ControlOp) else arguments, ins)
             for op, arguments, ins in steps
         ])
 
-    def _in_body(self, argument: Any) -> Any:
-        if argument.__class__ is tuple:
-            return tuple(map(self._in_body, argument))
-        if argument.__class__ is not Block:
-            return argument
-        steps = self.in_bodies(self.steps(argument.calls, argument.spec_by_number, frozenset()))
-        return argument.with_steps(steps) if steps != argument.steps else argument
+    def _in_body(self, body: Block) -> Block:
+        steps = self.in_bodies(self.steps(body.calls, body.spec_by_number, frozenset()))
+        return body.with_steps(steps) if steps != body.steps else body
 
     def _number(self, op: Op, number: Any) -> Any:
         if isinstance(number, tuple):

@@ -7,6 +7,8 @@ into partitions. `lower.py` makes one function of the result.
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -22,7 +24,62 @@ from .partitions import Partition, cut, hoist_from, hoisted_in, is_long
 from .program import Program, platform_of
 
 
-def with_loops_together(block: Block) -> Block:
+def with_bodies_together(block: Block) -> Block:
+    """The block, and the bodies in it, with loops fused that share steps, and functions that make the same choice."""
+    block = _with_choices_together(_with_loops_together(block.with_bodies_inline()))
+    calls = block.calls
+    read = {i for call in calls for i in call.ins}.union(block.outputs)
+    free = itertools.count(sum([len(call.outs) for call in calls]))
+    for n, (op, arguments, ins, outs) in enumerate(calls):
+        if isinstance(op, ControlOp):
+            arguments, places = op.showing(arguments, [i in read for i in outs])
+            changed = Block.changed_in(arguments, with_bodies_together)
+            if changed != arguments:
+                new = [~next(free) for _ in op.result_specs((), changed)]
+                for i, place in zip(outs, places, strict=False):
+                    if i in read:
+                        new[place] = i
+                calls[n] = Call(op, changed, ins, tuple(new))
+    return block if calls == block.calls else Block.of(block.inputs, calls, block.outputs)
+
+
+def _with_choices_together(block: Block) -> Block:
+    """The block with functions fused that make the same choice, unless one depends on another through a third."""
+    calls = block.calls
+    for choice, count in Counter(map(_choice, calls)).items():
+        if choice is None or count < 2:
+            continue
+        groups: list[list[Call]] = []
+        outs: set[int] = set()
+        apart: set[int] = set()
+        """What depends on `outs`, the outputs of the last group."""
+        for call in calls:
+            if _choice(call) != choice:
+                apart.update(() if outs.isdisjoint(call.ins) and apart.isdisjoint(call.ins) else call.outs)
+                continue
+            if not groups or not apart.isdisjoint(call.ins):
+                groups.append([])
+                outs, apart = set(), set()
+            groups[-1].append(call)
+            outs.update(call.outs)
+        fused: dict[int, Call] = {}
+        for group in groups:
+            op = group[0].op
+            if len(group) > 1 and isinstance(op, ControlOp):
+                arguments, ins = op.chosen_together(group)
+                one = Call(op, arguments, ins, tuple([i for call in group for i in call.outs]))
+                fused |= {id(call): one for call in group}
+        calls = _in_order(calls, fused, {}) if fused else calls
+    return block if calls == block.calls else Block.of(block.inputs, calls, block.outputs)
+
+
+def _choice(call: Call) -> tuple[object, ...] | None:
+    """What is equal for functions that make the same choice; None if there is none."""
+    is_choice = isinstance(call.op, ControlOp) and call.op.is_choice
+    return (call.op, call.ins[0], len(call.arguments[0])) if is_choice else None
+
+
+def _with_loops_together(block: Block) -> Block:
     """The block with loops fused that share steps.
 
     Loops are considered together if the longest path from a leaf to each passes the same number of loops: then none of
@@ -95,7 +152,8 @@ each partition has its own numbers hoisted."""
 
 _INLINE = Pass("inline", "functions with a body to inline", Block.with_bodies_inline,
                _with(lambda op: isinstance(op, ControlOp)))  # fmt: skip
-_JOIN_LOOPS = Pass("join_loops", "loops to fuse into one", with_loops_together, _with(_is_loop))
+_JOIN_LOOPS = Pass("join_loops", "loops and choices to fuse", with_bodies_together,
+                   _with(lambda op: isinstance(op, ControlOp)))
 _PARTITION = Pass("partition", "block too large to compile at once", cut, is_long)
 
 _before_partition: list[Pass] = []

@@ -347,6 +347,15 @@ class Block:
         """The same block with other ops or static arguments, whose results have the same shapes and dtypes."""
         return Block(self.inputs, steps, self.orders, self.outputs, self.stop_gradients, self.places, self.results)
 
+    @staticmethod
+    def changed_in(arguments: tuple[Any, ...], change: Callable[[Block], Block]) -> tuple[Any, ...]:
+        """Static arguments with each body, including those in tuples, replaced by what `change` makes of it."""
+        return tuple([
+            change(argument) if isinstance(argument, Block) else
+            Block.changed_in(argument, change) if argument.__class__ is tuple and bodies_in(argument) else argument
+            for argument in arguments
+        ])  # fmt: skip
+
     def instantiate(
         self, inputs: Sequence[Variable], origins: Origins | None = None, existing: Sequence[Function] = ()
     ) -> list[Variable]:

@@ -13,7 +13,7 @@ from .op import Forward, Op
 
 if TYPE_CHECKING:
     from ..functions.operands import Operand
-    from .block import Block
+    from .block import Block, Call
     from .function import Function
     from .spec import Spec
     from .variable import Variable
@@ -94,9 +94,8 @@ class Smaller(NamedTuple):
     arguments: tuple[Any, ...]
     inputs: Numbers
     """Which inputs of the larger function it takes."""
-    outputs: tuple[int | tuple[int, int] | None, ...]
-    """For each output of the larger function: the output that equals it; or an input of the larger one, and for how
-    many steps it is repeated, 0 for not at all; None if only the larger one can give it."""
+    outputs: tuple[int | None, ...]
+    """For each output of the larger function, the output that equals it; None if only the larger one can give it."""
 
 
 class BodyOp(Op):
@@ -169,6 +168,8 @@ class ControlOp(BodyOp):
     is_loop = False
     """Whether it is a loop of a known number of steps: such functions may be fused (`sibling_fusion`), and equal
     carries merged."""
+    is_choice = False
+    """Whether its first input selects which of several bodies runs, a tuple that is the first static argument."""
 
     # ---------------------------------------------------------------- looked into
 
@@ -208,6 +209,16 @@ class ControlOp(BodyOp):
         """
         return []
 
+    def chosen_together(self, calls: Sequence[Call]) -> tuple[tuple[Any, ...], Numbers]:
+        """The static arguments and inputs of one function for several that make the same choice. Its outputs are
+        theirs, one after another; each may take those of the ones before."""
+        raise NotImplementedError
+
+    def showing(self, arguments: tuple[Any, ...], read: Sequence[bool]) -> tuple[tuple[Any, ...], Sequence[int]]:
+        """Static arguments with which only outputs of the bodies are outputs of the op, not other values in them; and
+        for each output of the op at which `read` is true, its index, from the end if that is negative."""
+        return arguments, range(len(read))
+
     # ---------------------------------------------------------------- rewriting
 
     def with_equal_carries(
@@ -220,10 +231,6 @@ class ControlOp(BodyOp):
             arguments: Its static arguments.
             anew: Makes the function that brings bodies to canonical form.
         """
-        return None
-
-    def with_changing_carries(self, arguments: tuple[Any, ...]) -> Smaller | None:
-        """A loop with only the carries that some step changes; None if all are."""
         return None
 
 

@@ -93,21 +93,15 @@ def _replaced(call: Call, rules: Mapping[Call, Call]) -> Call:
     op, arguments = call
     if op in _WITH_RULES:
         return rules.get(call, call)
-    if not bodies_in(arguments):
-        return call
-    replaced = tuple([_argument(argument, rules) for argument in arguments])
+    replaced = Block.changed_in(arguments, lambda body: _with_rules(body, rules))
     return (op, replaced) if replaced != arguments else call
 
 
-def _argument(argument: Any, rules: Mapping[Call, Call]) -> Any:
-    if isinstance(argument, Block):
-        if argument.ops.isdisjoint(_WITH_RULES):
-            return argument
-        steps = tuple([(*_replaced((op, arguments), rules), ins) for op, arguments, ins in argument.steps])
-        return argument.with_steps(steps) if steps != argument.steps else argument
-    if argument.__class__ is tuple and bodies_in(argument):
-        return tuple([_argument(item, rules) for item in argument])
-    return argument
+def _with_rules(body: Block, rules: Mapping[Call, Call]) -> Block:
+    if body.ops.isdisjoint(_WITH_RULES):
+        return body
+    steps = tuple([(*_replaced((op, arguments), rules), ins) for op, arguments, ins in body.steps])
+    return body.with_steps(steps) if steps != body.steps else body
 
 
 @functools.lru_cache(maxsize=1024)

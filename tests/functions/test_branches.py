@@ -106,6 +106,14 @@ def test_gradients_compute_no_product_of_a_branch_again() -> None:
     assert max(counts) == counts[0]
 
 
+def test_second_derivatives_compute_no_step_of_a_loop_in_a_body_again() -> None:
+    def last(x: Any) -> Any:
+        return jnp.sum(jnp.sin(looping(THEIRS, x, W)[0]))
+
+    programs = [jax.jit(by.hessian(last)).lower(X).as_text() for by in (nj, jax)]
+    assert [text.count("dot_general") for text in programs] == [4, 4]
+
+
 def test_the_condition_may_be_a_number_and_the_index_beyond_the_ends() -> None:
     x = Variable.from_numpy_array(X)
     for pred in (True, 2.5, Variable.from_numpy_array(np.array(-1))):

@@ -16,7 +16,7 @@ from jax import lax
 
 from ...graph import Array, Function, Spec, Variable, apply, create, functions_of
 from ...graph.arguments import Static
-from ...graph.block import Block
+from ...graph.block import Block, Call
 from ...graph.body_op import Axes, ControlOp, Followed, Given, Gradients, Numbers, Results, Steps, Walk, Within
 from ...graph.closing import close, derived_once
 from .. import array, comparison, control, indexing, reduction
@@ -25,6 +25,7 @@ from ..inlining import inlined
 from ..operands import Operand, repeated, size_of
 from .carries import followed_through, is_zeros, kinds_of
 from .derived_bodies import Gives, gradients_of, is_hidden, operations_in, saving, tangents_of, with_stand_ins
+from .fusion import MergedSteps
 
 
 class Alternatives(ControlOp):
@@ -155,7 +156,7 @@ def _picked(operands: Sequence[Variable], f: Function, residuals: Numbers) -> li
 class Switch(Alternatives):
     """Branches, one of which is selected by an integer."""
 
-    first, again = 1, False
+    first, again, is_choice = 1, False, True
 
     def bodies(self, arguments: tuple[Any, ...]) -> tuple[Block, ...]:
         """The branches."""
@@ -173,6 +174,20 @@ class Switch(Alternatives):
             body.with_outputs(tuple([n for n, is_read in zip(body.outputs, read, strict=True) if is_read]))
             for body in self.bodies(arguments)
         ]
+
+    def chosen_together(self, calls: Sequence[Call]) -> tuple[tuple[Any, ...], Numbers]:
+        """Branches that compute the results of each function in turn"""
+        outputs = [i for call in calls for i in call.outs]
+        taken = {i: spec for call in calls for i, spec in zip(call.ins[1:], call.arguments[0][0].inputs, strict=True)
+                 if i not in outputs}  # fmt: skip
+        branches = []
+        for bodies in zip(*[call.arguments[0] for call in calls], strict=True):
+            merged, places = MergedSteps(), {i: i for i in taken}
+            for call, body in zip(calls, bodies, strict=True):
+                values = merged.added(body, [places[i] for i in call.ins[1:]])
+                places |= zip(call.outs, [values[n] for n in body.outputs], strict=True)
+            branches.append(merged.block(taken, [places[i] for i in outputs]))
+        return (tuple(branches), 0), (calls[0].ins[0], *taken)
 
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
         """Branches if all elements take the same one; otherwise all branches, and a selection"""

@@ -1,4 +1,4 @@
-"""Fuse independent loops into one that computes their common values once.
+"""Fuse independent loops into one that computes their common values once, and bodies into one.
 
 The derivatives of a loop are loops that carry, besides their own tangents, the carries of lower orders. This module
 finds equal carries: two are equal if they start from the same array and each step maps equal ones to equal ones.
@@ -7,9 +7,11 @@ Carries that start equal are first assumed equal, and separated as the steps sho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ...graph import Spec
 from ...graph.block import Block
 from ...graph.body_op import FusedFunctions, Numbers
 from .loop import Loop
@@ -22,42 +24,63 @@ class LoopApplication(NamedTuple):
     ins: Numbers
 
 
-class _Values:
-    """The hash-consed values of several bodies, given which inputs are known to be equal."""
+class MergedSteps:
+    """The steps of several bodies, equal ones once."""
 
-    def __init__(self, applications: Sequence[LoopApplication], classes: Sequence[Sequence[int]]) -> None:
+    def __init__(self) -> None:
         self.table: dict[Any, tuple[Any, ...]] = {}
         """The outputs of each distinct step, by op, static arguments, and inputs."""
-        self.steps_of: list[set[Any]] = []
-        """For each body, the keys of its steps, except steps that depend on fixed inputs only."""
-        self.of: list[list[Any]] = []
-        """For each body, its values by number: inputs first, then the others reversed, so that ~k indexes them."""
-        for application, carried in zip(applications, classes, strict=True):
-            self.of.append(self._added(application, carried))
 
-    def _added(self, application: LoopApplication, carried: Sequence[int]) -> list[Any]:
-        loop, ins = application
-        body = loop.body
-        first, end = loop.fixed, loop.first_slice
-        inputs = [
-            ("carry", carried[i - first]) if first <= i < end else ("slice" if i >= end else "fixed", number)
-            for i, number in enumerate(ins)
-        ]
+    def added(self, body: Block, inputs: Sequence[Any]) -> list[Any]:
+        """The values of a body on these inputs by number: inputs first, then the others reversed."""
         values: list[Any] = []
-        steps: set[Any] = set()
-        fixed = {x for x in inputs if x[0] == "fixed"}
         for (op, arguments, numbers), specs in zip(body.steps, body.results, strict=True):
             key = op, arguments, tuple(body.picked(inputs, values, numbers))
             outputs = self.table.get(key)
             if outputs is None:
                 outputs = self.table[key] = tuple([("value", len(self.table), k) for k in range(len(specs))])
             values.extend(outputs)
-            if fixed.issuperset(key[2]):
-                fixed.update(outputs)
-            else:
-                steps.add(key)
-        self.steps_of.append(steps)
         return [*inputs, *reversed(values)]
+
+    def numbers(self, inputs: Iterable[Any]) -> dict[Any, int]:
+        """The number in `block` of each input and value."""
+        values = itertools.chain.from_iterable(self.table.values())
+        return {x: i for i, x in enumerate(inputs)} | {y: ~k for k, y in enumerate(values)}
+
+    def block(self, inputs: Mapping[Any, Spec], outputs: Sequence[Any]) -> Block:
+        """All steps as a block."""
+        numbers = self.numbers(inputs)
+        steps = tuple([(op, arguments, tuple([numbers[x] for x in ins])) for op, arguments, ins in self.table])
+        return Block(tuple(inputs.values()), steps, (0,) * len(steps), tuple([numbers[x] for x in outputs]))
+
+
+class _Values(MergedSteps):
+    """The values of several loops' bodies, given which inputs are known to be equal."""
+
+    def __init__(self, applications: Sequence[LoopApplication], classes: Sequence[Sequence[int]]) -> None:
+        super().__init__()
+        self.steps_of: list[set[Any]] = []
+        """For each body, the keys of its steps, except steps that depend on fixed inputs only."""
+        self.of: list[list[Any]] = []
+        """For each body, its values by number: inputs first, then the others reversed, so that ~k indexes them."""
+        for application, carried in zip(applications, classes, strict=True):
+            loop, ins = application
+            first, end = loop.fixed, loop.first_slice
+            inputs = [
+                ("carry", carried[i - first]) if first <= i < end else ("slice" if i >= end else "fixed", number)
+                for i, number in enumerate(ins)
+            ]
+            values = self.added(loop.body, inputs)
+            fixed = {x for x in inputs if x[0] == "fixed"}
+            steps: set[Any] = set()
+            for (op, arguments, numbers), outs in zip(loop.body.steps, loop.body.outs, strict=True):
+                key = op, arguments, tuple([values[n] for n in numbers])
+                if fixed.issuperset(key[2]):
+                    fixed.update([values[n] for n in outs])
+                else:
+                    steps.add(key)
+            self.of.append(values)
+            self.steps_of.append(steps)
 
 
 def _classes(applications: Sequence[LoopApplication]) -> tuple[list[list[int]], _Values]:
@@ -131,17 +154,9 @@ def _merged_loop(members: Numbers, applications: Sequence[LoopApplication]) -> F
         stacked |= dict.fromkeys([known[number] for number in loop.body.outputs[loop.carries :]])
     specs = {c: loop.body.spec(loop.fixed + j) for (loop, _), carried in zip(applications, classes, strict=True)
              for j, c in enumerate(carried)}  # fmt: skip
-    inputs = [("fixed", i) for i in fixed] + [("carry", c) for c in starts] + [("slice", i) for i in slices]
-    numbers: dict[Any, int] = {x: i for i, x in enumerate(inputs)}
-    steps = []
-    for (op, arguments, ins), outputs in values.table.items():
-        steps.append((op, arguments, tuple([numbers[x] for x in ins])))
-        for value in outputs:
-            numbers[value] = ~(len(numbers) - len(inputs))
-    body = Block(
-        (*fixed.values(), *[specs[c] for c in starts], *slices.values()), tuple(steps), (0,) * len(steps),
-        tuple([numbers[x] for x in (*after.values(), *stacked)]),
-    )  # fmt: skip
+    inputs = {("fixed", i): spec for i, spec in fixed.items()} | {("carry", c): specs[c] for c in starts}
+    inputs |= {("slice", i): spec for i, spec in slices.items()}
+    body, numbers = values.block(inputs, [*after.values(), *stacked]), values.numbers(inputs)
     first = applications[0].loop
     segments = max([application.loop.segments for application in applications])
     one = Loop(body, len(fixed), len(starts), first.length, first.reverse, first.unroll, segments)

@@ -73,6 +73,12 @@ class Scan(ControlOp):
         """Fuse loops that share carries or values computed at each step."""
         return fusion.fused(applications)
 
+    def showing(self, arguments: tuple[Any, ...], read: Sequence[bool]) -> tuple[tuple[Any, ...], Sequence[int]]:
+        """All stacks that are read, as those of the body's outputs."""
+        loop, (body,) = Loop(*arguments), self.running(arguments, read)
+        ends = itertools.accumulate(read[loop.carries : loop.first_start], initial=loop.carries)
+        return tuple(loop._replace(body=body)), (*range(loop.carries), *[*ends][:-1], *range(-loop.carries, 0))
+
     # ---------------------------------------------------------------- inspection
 
     def within(self, arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
@@ -210,12 +216,6 @@ class Scan(ControlOp):
             return None
         return merge_equal_carries(loop, classes, anew)
 
-    def with_changing_carries(self, arguments: tuple[Any, ...]) -> Smaller | None:
-        """Carries that no step changes are the same at each step."""
-        loop = Loop(*arguments)
-        rest = settled(loop)
-        return None if rest is None else without_unchanging(loop, rest)
-
 
 def _numbered(name: str, count: int) -> list[str]:
     return [f"{name}{i}" for i in range(count)]
@@ -348,18 +348,3 @@ def merge_equal_carries(loop: Loop, classes: Numbers, anew: Anew) -> Smaller | N
     outputs = (*places, *range(len(carries), len(carries) + stacks), *[len(carries) + stacks + k for k in places])
     starts = [one.first_start + k for k in places] if loop.segments else []
     return Smaller(tuple(one), tuple(distinct), (*outputs, *(None,) * (loop.first_start - len(outputs)), *starts))
-
-
-def without_unchanging(loop: Loop, changing: Settled) -> Smaller:
-    """A replacement for a loop in which no step changes the carries that are missing from `changing`."""
-
-    def carries(first: int, steps: int) -> list[int | tuple[int, int]]:
-        """For each carry, its output, counted from `first`; or its input and how many times to repeat it."""
-        numbers = itertools.count(first)
-        return [(loop.fixed + j, steps) if j in changing.unchanging else next(numbers) for j in range(loop.carries)]
-
-    one = changing.loop
-    outputs = [*carries(0, 0), *range(one.carries, one.results), *carries(one.results, loop.length)]
-    rest = (None,) * (loop.first_start - len(outputs))
-    starts = carries(one.first_start, loop.start_specs()[0].shape[0]) if loop.segments else []
-    return Smaller(tuple(one), changing.inputs, (*outputs, *rest, *starts))
