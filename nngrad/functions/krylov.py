@@ -120,10 +120,10 @@ def _gmres(product: Product, b: Any, state: State, target: Any, most: int) -> St
 
 
 def _iterate(product: Product, b: Any, state: State, target: Any, most: int) -> State:
-    """One step of the fixed-point iteration x = J x - b, for A = J - 1 where J is a contraction, such as the Jacobian
+    """One step of the fixed-point iteration x = J x + b, for A = 1 - J where J is a contraction, such as the Jacobian
     at a fixed point: an implicit gradient by the method of Christianson (1994)."""
     x, r, _, steps = state
-    return at(product, b, x - r, steps + 1)
+    return at(product, b, x + r, steps + 1)
 
 
 METHODS: dict[str, Callable[[Product, Any, State, Any, int], State]] = {

@@ -54,20 +54,21 @@ _HALVINGS = 30
 
 
 def _iterated(problem: Problem, state: Any, step: Callable[[Any], Any]) -> IterationResult:
-    """Loop until the residual is small. The loop carries the number of steps and a state that `step` advances: x, the
-    residual there, and whatever a method needs."""
-    target = problem.tol * F.maximum_scalar(F.norm(state[1]), 1.0)
+    """Loop until the residual is small. The loop carries the number of steps, the norm of the residual, and a state
+    that `step` advances: x, the residual there, and whatever a method needs."""
+    first = F.norm(state[1])
+    target = problem.tol * F.maximum_scalar(first, 1.0)
 
     def goes_on(carry: Any) -> Variable:
-        k, state = carry
-        return F.logical_and(F.norm(state[1]) > target, k < problem.maxiter)
+        k, norm, _ = carry
+        return F.logical_and(norm > target, k < problem.maxiter)
 
     def advance(carry: Any) -> Any:
-        k, state = carry
-        return k + 1, step(state)
+        k, _, state = carry
+        after = step(state)
+        return k + 1, F.norm(after[1]), after
 
-    steps, (x, r, *_) = F.while_loop(goes_on, advance, (F.constant(0, (), "int32"), state))
-    norm = F.norm(r)
+    steps, norm, (x, *_) = F.while_loop(goes_on, advance, (F.constant(0, (), "int32"), first, state))
     return IterationResult(x, norm, F.cast(norm <= target, dtype="bool"), steps)
 
 
@@ -110,7 +111,7 @@ def iterate(problem: Problem, start: Variable) -> IterationResult:
 
     def step(state: Any) -> Any:
         x, r = state
-        ahead = x + r
+        ahead = x - r
         return ahead, problem.residual.at(ahead)
 
     return _iterated(problem, (start, problem.residual.at(start)), step)
@@ -133,7 +134,7 @@ def anderson(problem: Problem, start: Variable) -> IterationResult:
         # Large enough on the diagonal that steps not yet taken, or linearly dependent, carry no weight.
         ridge = small * F.sum(F.matrix_diag_part(gram)) + float(np.finfo(start.dtype).tiny)
         weights = F.batch_solve(gram + ridge * np.eye(memory), rs @ r)
-        ahead = x + r - weights @ (xs + rs)
+        ahead = x - r - weights @ (xs - rs)
         return ahead, problem.residual.at(ahead), x, r, xs, rs
 
     r = problem.residual.at(start)

@@ -109,7 +109,7 @@ def fixed_point(
     function = equation(
         lambda x: packing.packed(fun(packing.unpacked(x)), "fun returns"), [packing.spec], "fixed_point", fun
     )
-    residual = equation(lambda x: function.at(x) - x, [packing.spec], "fixed_point", fun)
+    residual = equation(lambda x: x - function.at(x), [packing.spec], "fixed_point", fun)
     return _solution(
         "fixed_point", residual, function, packing, method, FIXED_POINT, tol, maxiter, linear, unconverged,
         iterative="iterate" if method == "iterate" else "gmres", known=OF_FIXED_POINTS,
