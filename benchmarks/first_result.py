@@ -159,12 +159,17 @@ def jax_derivative(order: int, parameters: Parameters, points: np.ndarray) -> St
 
 
 def of_loss(given: Given, ours: Any, in_jax_: Any, in_torch_: Any) -> dict[str, Way]:
-    """Loss and gradients."""
+    """Loss and gradients, each as an array of NumPy's."""
     return {
         "nngrad": partial(gradients, ours, given),
-        "jitted JAX": lambda: in_jax(jax.value_and_grad(in_jax_), given[0], *given[1]),
-        "PyTorch eager": partial(torch_gradients, in_torch_, given),
+        "jitted JAX": lambda: read_by_numpy(in_jax(jax.value_and_grad(in_jax_), given[0], *given[1])),
+        "PyTorch eager": lambda: read_by_numpy(torch_gradients(in_torch_, given)),
     }
+
+
+def read_by_numpy(step: Step) -> Step:
+    """What a peer computes, read as nngrad's is."""
+    return Step(lambda: [np.asarray(a) for a in jax.tree.leaves(step.run())], step.account)
 
 
 def cases(smoke: bool) -> Iterable[Case]:

@@ -15,8 +15,8 @@ from jax import lax
 from ..extend import Variable
 
 MOST_BYTES = 16 << 10
-"""The size of the largest parameters that are packed. A step of Adam on 24 of 256 bytes takes 0.62 of the time, on 24 of
-16 KB 0.79; on 8 of 32 KB it takes 1.2 times, since they are copied."""
+"""The size of the largest parameters that are packed. A step of Adam on 24 of 256 bytes takes 0.62 of the time, on 24
+of 16 KB 0.79; on 8 of 32 KB it takes 1.2 times, since they are copied."""
 
 
 class Packing:
