@@ -224,10 +224,9 @@ def deterministic(deterministic_: bool = True) -> Switched:
     """Run everything within this block in one tier: each call runs the best executable, so that equal calls give equal
     bits.
 
-    Otherwise the first calls of a large program run an executable that compiles quickly, and later ones the best one,
-    whose results differ by rounding. After how many calls that happens follows from the program alone, so two runs that
-    make the same calls still get the same bits; a run that is resumed counts its calls from 0, and gets them only
-    within this block.
+    Otherwise the first call of a large program in a process runs an executable that compiles quickly, and later ones
+    the best one, whose results differ by rounding. So two runs that make the same calls still get the same bits; a run
+    that is resumed begins anew, and gets them only within this block.
     """
     return Switched(deterministic=bool(deterministic_))
 
