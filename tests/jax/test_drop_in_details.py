@@ -135,6 +135,20 @@ def test_products_of_groups_have_derivatives_where_points_coincide() -> None:
         np.testing.assert_allclose(nj.hessian(products)(x), jax.hessian(one_by_one)(x), rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.parametrize("combine, start", [(lax.mul, 1.0), (jnp.logaddexp, -np.inf)], ids=["product", "logaddexp"])
+def test_windows_reduced_by_a_function_have_second_derivatives(combine: Any, start: float) -> None:
+    def windows(x: Any) -> Any:
+        return jnp.sum(lax.reduce_window(x, start, combine, (2,), (2,), [(0, 1)], (1,), (3,)) ** 2)
+
+    def written_out(x: Any) -> Any:  # pairs at a distance of 3, in steps of 2, after one more element at the end
+        x = jnp.append(x, start)
+        return sum(combine(x[i], x[i + 3]) ** 2 for i in (0, 2))
+
+    with jax.enable_x64(True):
+        x = np.array([0.5, -1.2, 0.8, 1.5, 0.3])
+        np.testing.assert_allclose(nj.hessian(windows)(x), jax.hessian(written_out)(x), rtol=1e-12, atol=1e-14)
+
+
 def with_rule(rule: Any) -> Any:
     """The sine, with a rule for its backward pass."""
     def my_sine(x: Any) -> Any:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
+from typing import Any
 
+import jax
 import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ... import functions as F
-from ...extend import Variable
+from ...extend import Variable, spec_of
+from ...functions.traced import jaxpr_for
 from ..values import known
 from .elementwise import as_zero_or_one
 from .movement import sliced
-from .registry import JaxprEquation, opens, require, require_floating
+from .registry import JaxprEquation, controls, opens, require, require_floating
 
 
 def _opens_reduction(name: str, function: Callable[..., Variable]) -> None:
@@ -73,6 +80,34 @@ def _top_k(equation: JaxprEquation, x: Variable) -> list[Variable]:
 
 
 # ---------------------------------------------------------------- windows
+
+
+@controls("reduce_window")
+def _reduce_window_by_function(opening: Any, equation: JaxprEquation, values: list[Any]) -> list[Any]:
+    """By a function of the user's: its calls, element by element of the windows, which are opened in turn."""
+    p = equation.params
+    sizes, strides, apart = p["window_dimensions"], p["window_strides"], p["window_dilation"]
+    require(math.prod(sizes) <= MOST_IN_WINDOWS, f"its windows have more than {MOST_IN_WINDOWS} elements")
+    combine = jax.vmap(jaxpr_as_fun(ClosedJaxpr(p["jaxpr"], p["consts"])))
+    shape, count = equation.shape, len(values) // 2
+    config = [(low, high, n - 1) for (low, high), n in zip(p["padding"], p["base_dilation"], strict=True)]
+
+    def windowed(*arrays: Any) -> Any:
+        padded = [lax.pad(x, start, config) for x, start in zip(arrays[:count], arrays[count:], strict=True)]
+        reduced = [lax.broadcast(start, (math.prod(shape),)) for start in arrays[count:]]
+        for place in itertools.product(*map(range, sizes)):
+            first = [i * d for i, d in zip(place, apart, strict=True)]
+            last = [i + (n - 1) * s + 1 for i, n, s in zip(first, shape, strides, strict=True)]
+            parts = [lax.reshape(lax.slice(x, first, last, strides), (math.prod(shape),)) for x in padded]
+            reduced = combine(*reduced, *parts)
+        return [lax.reshape(y, shape) for y in reduced]
+
+    specs = [spec_of(tuple(v.shape), v.dtype) for v in equation.inputs]
+    return list(opening.run_closed(jaxpr_for(windowed, specs), values))
+
+
+MOST_IN_WINDOWS = 64
+"""Up to how many elements windows are reduced one by one."""
 
 
 @opens("reduce_window_max", "reduce_window_min", "reduce_window_sum")
