@@ -19,7 +19,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.graph.function import watched
+from nngrad.graph.options import build_options
 from tests.slow import slow_but_every
 
 from .moments import INTERRUPTED, Interrupts, instructions_of
@@ -48,7 +48,7 @@ def state() -> tuple[Any, ...]:
         f.mark is not None,
         hasattr(f, "location"),
         f.context,
-        watched(),
+        build_options().watched,
         nn.get_auto_forward(),
         id(nn.get_current_parameter_scope()),
         gc.isenabled(),

@@ -15,7 +15,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.graph.function import watched
+from nngrad.graph.options import build_options
 
 State = tuple[Any, ...]
 
@@ -35,7 +35,7 @@ def state() -> State:
         f.mark is not None,
         hasattr(f, "location"),
         f.context,
-        watched(),
+        build_options().watched,
         nn.get_auto_forward(),
         nn.count(nn.grad([x * 2.0 * 3.0], [x])).functions,
         id(nn.get_current_parameter_scope()),
