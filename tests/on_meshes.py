@@ -259,7 +259,8 @@ def tensor_parallel() -> Found:
             continue
         named = dict(zip(nn.get_parameters(), held(step)[0], strict=True))
         found[name]["shards"] = {n: [a.size, a.addressable_shards[0].data.size] for n, a in named.items()}
-        found[name]["state"] = [[a.size, a.addressable_shards[0].data.size] for a in held(step)[1]]
+        states = step._solver.named_state().values()
+        found[name]["state"] = [[a.size, a.addressable_shards[0].data.size] for a in states]
         found[name]["collectives"] = collectives(text_of(step, given[0]))
         if name == "divided":
             found["attention"] = attention()
