@@ -156,7 +156,8 @@ def accumulate_gradients(
         retained += of_others
     if not arrived and not any(found) and outputs and not any([y.need_grad for y in outputs]):
         warn_user("backward: no leaf needs a gradient; make the leaves to differentiate by with need_grad=True")
-    accumulate(arrived, retained)
+    if arrived or retained:  # else they wait in their cells
+        accumulate(arrived, retained)
     for x, gx in gradient_variables:
         x.grad.variable = gx
 

@@ -42,7 +42,7 @@ from .loss_scale import (
     scaled_init,
     scaled_update,
 )
-from .packing import Packing
+from .packed_parameters import PackedParameters
 from .rates import Rate, as_rate, as_real, schedule_of, scheduled
 from .state import (
     NAMES_OF_LOSS_SCALE,
@@ -99,7 +99,7 @@ class Solver:
         self._variables: tuple[Variable, ...] = ()
         self._state: SolverArrays | None = None  # a flat tuple of arrays is faster to pass on than a tree
         self._structure: Any = None
-        self._packing = Packing({}, self.elementwise)
+        self._packing = PackedParameters({}, self.elementwise)
         self._lr: float | Callable[[int], Any]  # a number or a schedule
         self._held_rate: tuple[float, Any] | None  # the rate, and the same as an array once it has been read
         self._needs_x64 = False
@@ -215,7 +215,7 @@ class Solver:
         twin = object.__new__(type(self))
         vars(twin).update(vars(self), **changes, _state=None, _zeros=([], []))
         twin._variables = tuple(twin._params.values())  # a new object, so that training steps notice the change
-        twin._packing = Packing(twin._params, self.elementwise)
+        twin._packing = PackedParameters(twin._params, self.elementwise)
         updates = self.updates if staying else 0
         if old:
             states: dict[str, Any] = dict(twin.named_state())
@@ -351,19 +351,15 @@ class Solver:
         tree = jax.tree.unflatten(self._structure, state)
         filled = tuple([jnp.zeros_like(p) if g is None else g for p, g in zip(params, grads, strict=True)])
         new, following = self.pure_update(tuple(params), filled, tree, lr)
-        after = tuple(jax.tree.leaves(following))
         frozen = {name for name, g in zip(self._params, grads, strict=True) if g is None}
         if frozen:
-            before, following = map(self._packing.state_apart, (tree, following))
-            leaves, structure = jax.tree.flatten(following)
-            after = tuple(jax.tree.leaves(self._packing.state_packed(jax.tree.unflatten(structure, [
-                old if name.partition(":")[2] in frozen else y
-                for name, old, y in zip(
-                    names_of_state(before, self._params, {}), jax.tree.leaves(before), leaves, strict=True
-                )
-            ]))))
+            before, after = self._packing.state_apart(tree), self._packing.state_apart(following)
+            owners = [name.partition(":")[2] for name in names_of_state(before, self._params, {})]
+            pairs = zip(owners, jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+            chosen = [old if owner in frozen else y for owner, old, y in pairs]
+            following = self._packing.state_packed(jax.tree.unflatten(jax.tree.structure(after), chosen))
             new = tuple([p if name in frozen else y for name, p, y in zip(self._params, params, new, strict=True)])
-        return None, (), new, after
+        return None, (), new, tuple(jax.tree.leaves(following))
 
     def pure_update(
         self,
@@ -613,11 +609,13 @@ class Solver:
 
     def take_named(self, named: Mapping[str, Any], updates: int) -> None:
         """Take over arrays from `named_state`, and the number of updates."""
-        present = self.named_state()
-        fitting = fitting_states(named, present, self.scaling)
+        before = self.state
+        names = names_of_state(before, self._params, self._places)
+        leaves, structure = jax.tree.flatten(before)
+        fitting = fitting_states(named, dict(zip(names, leaves, strict=True)), self.scaling)
         with self.updating, x64_if(self._needs_x64):
-            arrays = [jnp.array(fitting[name]) for name in present]
-            state = self._packing.state_packed(jax.tree.unflatten(jax.tree.structure(self.state), arrays))
+            arrays = [jnp.array(fitting[name]) for name in names]
+            state = self._packing.state_packed(jax.tree.unflatten(structure, arrays))
             self._state = SolverArrays(tuple(jax.tree.leaves(state)), updates)
 
     def save_states(self, path: str | Path) -> None:

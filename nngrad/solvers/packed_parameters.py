@@ -1,5 +1,5 @@
-"""Packing: small parameters that a solver moves as one array. Each argument, result and kernel of a step takes some
-microseconds, whatever its size, and the parameters of many networks are mostly biases and scales."""
+"""PackedParameters: small parameters that a solver moves as one array. Each argument, result and kernel of a step takes
+some microseconds, whatever its size, and the parameters of many networks are mostly biases and scales."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_BYTES = 16 << 10
 of 16 KB 0.79; on 8 of 32 KB it takes 1.2 times, since they are copied."""
 
 
-class Packing:
+class PackedParameters:
     """Which parameters lie in one array: the small ones of each dtype, if the solver moves each number by itself.
 
     Those that a mesh divides are left out.
