@@ -30,7 +30,7 @@ from ..graph.thresholds import MOST_SUMS
 from ..graph.value import Value
 from ..graph.variable import grads_of
 from .fused import Fused, FusedKey, Passed, at, fused_for, gradient_graph, passed
-from .plans import Run, RunPlan, numbers_of, plan_of, present
+from .plans import RunPlan, Snapshot, numbers_of, plan_of, present
 from .reading import keep_exchanged, run_one_by_one, take_snapshot
 
 
@@ -137,7 +137,7 @@ def accumulate_gradients(
     check_not_traced("backward", "the results of nn.grad in nn.to_jax")
     if F.sink in [y.parent and y.parent.op for y in outputs]:
         outputs, grads = _without_sinks(outputs, grads)
-    groups: dict[Run | None, tuple[list[Variable], list[Any]]] = {}
+    groups: dict[Snapshot | None, tuple[list[Variable], list[Any]]] = {}
     arrived: Gradients = []
     for i, (y, gy) in enumerate(zip(outputs, grads, strict=True)):
         seed = seed_array(y, gy, options.loss_scale, "grad" if len(outputs) == 1 else f"grad_outputs[{i}]")
@@ -185,7 +185,7 @@ Gradients = list[tuple[NdArray, Any]]
 
 
 def _gradients_from(
-    outputs: list[Variable], seeds: list[Any], snapshot: Run | None, options: CheckedBackward
+    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: CheckedBackward
 ) -> tuple[Gradients, Gradients] | None:
     """The gradients of outputs that share a snapshot: those of leaves, to be added to the cells' contents, and those of
     intermediate Variables, to replace them. Those that wait in their cells are not among them; None if there are none.
@@ -216,7 +216,7 @@ def _gradients_from(
     return _compiled(outputs, plan, key, middle, seeds, snapshot, options, cells)
 
 
-def _implied(outputs: list[Variable]) -> Run:
+def _implied(outputs: list[Variable]) -> Snapshot:
     """The snapshot for a backward without a preceding `forward()`: a forward of its own, whatever was read. If all
     outputs were computed as they were made, under `nn.auto_forward()`, that was the forward."""
     if all([y.is_computed and y._at is None for y in outputs]):
@@ -265,7 +265,7 @@ def _gradient_variables(
     return [(x, gx if x.grad_var is None else x.grad_var + gx) for x, gx in zip(leaves, gradients, strict=True)]
 
 
-def _arrays(plan: RunPlan, snapshot: Run) -> tuple[Any, ...]:
+def _arrays(plan: RunPlan, snapshot: Snapshot) -> tuple[Any, ...]:
     if snapshot.leaf_ids is plan.leaf_ids:
         return snapshot.arrays
     arrays = snapshot.by_leaf()
@@ -278,7 +278,7 @@ def _compiled(
     key: FusedKey,
     middle: Middle,
     seeds: list[Any],
-    snapshot: Run,
+    snapshot: Snapshot,
     options: CheckedBackward,
     cells: list[NdArray],
 ) -> tuple[Gradients, Gradients]:
@@ -317,7 +317,7 @@ def _compiled(
 
 
 def _interpreted(
-    outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, seeds: list[Any], snapshot: Run,
+    outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, seeds: list[Any], snapshot: Snapshot,
     options: CheckedBackward,
 ) -> tuple[list[Any], Gradients]:
     """The gradients, and the retained ones, computed op by op, with hooks around every function of the gradient

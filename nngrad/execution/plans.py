@@ -86,7 +86,7 @@ def exchanging(functions: Sequence[Function]) -> list[Function]:
     return [f for f in functions if groups_of(f.op, f.arguments)] if several_processes() else []
 
 
-class Run:
+class Snapshot:
     """One `forward()`: the arrays of the leaves, and the values of its outputs, of persistent Variables and of the
     leaves that it updates. They are computed when the first of them is read; a `backward()` computes them as well, and
     replaces those read before. If none was read, its gradients may wait with them (`add_gradients`).
@@ -104,9 +104,9 @@ class Run:
         self.leaf_ids = plan.leaf_ids
         self.arrays = arrays
         self.mark = object()
-        """Identifies the run without keeping it alive."""
+        """Identifies it without keeping it alive."""
         self.implied = False
-        """Whether a `backward()` without a preceding `forward()` has run it."""
+        """Whether a `backward()` without a preceding `forward()` took it."""
         self.exchanged: dict[tuple[int, int], Any] = {}
         """The values that it has exchanged with other processes, by `numbers_of` the Variables."""
         self.results: MutableMapping[Function, tuple[Any, ...]] | None = None
@@ -159,8 +159,7 @@ class Run:
         self.done = True
 
     def replace_in(self, cells: Sequence[NdArray], results: Sequence[Any]) -> None:
-        """Store values that belong to these cells, replacing any present ones, if all cells of the run are among
-        them."""
+        """Store values that belong to these cells, replacing any present ones, if all of its own are among them."""
         known = dict(zip(map(id, cells), results, strict=True))
         if known.keys() >= set(self._cells):
             self.replace([known[cell] for cell in self._cells])
@@ -182,12 +181,13 @@ class Awaited(NamedTuple):
 def awaited(gradients: Sequence[Value]) -> Awaited | None:
     """What Values of gradients wait for, if that is one executable for all that are not zero."""
     sources = {v.source for v in gradients if v.source.__class__ is not Spec}
-    run = getattr(sources.pop(), "__self__", None) if len(sources) == 1 else None
-    if not isinstance(run, Run) or run.done or not run.has_gradients:
+    snapshot = getattr(sources.pop(), "__self__", None) if len(sources) == 1 else None
+    if not isinstance(snapshot, Snapshot) or snapshot.done or not snapshot.has_gradients:
         return None
-    executable, numbers = taken_apart(run.executable)
-    places = {id(ref()): i for i, ref in enumerate(run._thunks)}
-    return Awaited(executable, (*numbers, *run.arrays), tuple([places.get(id(v)) for v in gradients]), run.finish)
+    executable, numbers = taken_apart(snapshot.executable)
+    places = {id(ref()): i for i, ref in enumerate(snapshot._thunks)}
+    order = tuple([places.get(id(v)) for v in gradients])
+    return Awaited(executable, (*numbers, *snapshot.arrays), order, snapshot.finish)
 
 
 def numbers_of(outputs: Iterable[Variable]) -> tuple[tuple[int, int], ...]:
@@ -213,11 +213,11 @@ def is_current(program: Program) -> bool:
     return bool(program.mesh == running.mesh) and program.without == running.without_passes
 
 
-def present(outputs: Sequence[Variable]) -> Run:
+def present(outputs: Sequence[Variable]) -> Snapshot:
     """The leaves' current values, without a `forward()`: keys already drawn are not drawn again, and nothing is
     deferred."""
     plan = plan_of(outputs)
-    return Run(plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
+    return Snapshot(plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
 
 
 def device_of(outputs: Sequence[Variable]) -> jax.Device | None:

@@ -24,8 +24,8 @@ from .compiled import executables
 from .interpret import More, interpret
 from .lower import Linearized, Program, linearize
 from .plans import (
-    Run,
     RunPlan,
+    Snapshot,
     device_of,
     exchanging,
     forget_sources,
@@ -52,23 +52,23 @@ def evaluate(variable: Variable) -> None:
     _hand_out(computed, [y for y in computed if y is variable or not y.is_computed], snapshot)
 
 
-def _hand_out(computed: Computed, to: list[Variable], snapshot: Run | None) -> None:
+def _hand_out(computed: Computed, to: list[Variable], snapshot: Snapshot | None) -> None:
     """Store computed values in Variables atomically."""
     Value.write([y.cell for y in to], [computed[y] for y in to])
     for y in to:
         y._at = _READ if snapshot is None else snapshot
 
 
-def _fill_intermediate(f: Function, index: int, run: Run, thunk: Thunk) -> None:
+def _fill_intermediate(f: Function, index: int, snapshot: Snapshot, thunk: Thunk) -> None:
     """Compute the value of an intermediate Variable of a forward."""
     variable = f.outputs[index]
-    computed = _computed_with(variable, run)
-    _hand_out(computed, [y for y in computed if not y.is_computed], run)
+    computed = _computed_with(variable, snapshot)
+    _hand_out(computed, [y for y in computed if not y.is_computed], snapshot)
     thunk.fill(computed[variable])
 
 
 @at_once
-def _computed_with(variable: Variable, snapshot: Run | None) -> Computed:
+def _computed_with(variable: Variable, snapshot: Snapshot | None) -> Computed:
     """The value of a Variable covered by the forward of `snapshot`, or without one at the leaves' present values; and
     those of its output group."""
     group = variable._group
@@ -83,7 +83,7 @@ def _computed_with(variable: Variable, snapshot: Run | None) -> Computed:
     return {variable: (_watched if watched else _alone)(variable, snapshot)}
 
 
-def _watched(variable: Variable, snapshot: Run | None) -> Any:
+def _watched(variable: Variable, snapshot: Snapshot | None) -> Any:
     """The value of a Variable, computed op by op."""
     if snapshot is not None:
         return interpret([variable], snapshot.by_leaf(), snapshot.results)[0]
@@ -91,7 +91,7 @@ def _watched(variable: Variable, snapshot: Run | None) -> Any:
     return interpret([variable], dict(zip(plan.leaf_ids, _arrays_of(plan.leaves, None), strict=True)))[0]
 
 
-def _arrays_of(leaves: Sequence[Variable], snapshot: Run | None) -> Sequence[Any]:
+def _arrays_of(leaves: Sequence[Variable], snapshot: Snapshot | None) -> Sequence[Any]:
     """The arrays of leaves at a forward, or the present ones."""
     if snapshot is None:
         return arrays_of(leaves, draw=False, mesh=build_options().running.mesh)
@@ -99,7 +99,7 @@ def _arrays_of(leaves: Sequence[Variable], snapshot: Run | None) -> Sequence[Any
     return [by_leaf[id(x)] for x in leaves]
 
 
-def _alone(variable: Variable, snapshot: Run | None) -> Any:
+def _alone(variable: Variable, snapshot: Snapshot | None) -> Any:
     """The value of a Variable that is not watched and has no group."""
     if snapshot is not None and snapshot.exchanged:
         return _from_exchanged(variable, snapshot)
@@ -117,7 +117,7 @@ def _alone(variable: Variable, snapshot: Run | None) -> Any:
     return executables.of(part.program)(*results)[0]
 
 
-def _from_exchanged(variable: Variable, snapshot: Run) -> Any:
+def _from_exchanged(variable: Variable, snapshot: Snapshot) -> Any:
     """The value of a Variable from values that a forward exchanged with other processes, which take no part now."""
     exchanged = snapshot.exchanged
     received: dict[int, tuple[Variable, Any]] = {}
@@ -150,7 +150,7 @@ class _Together(NamedTuple):
     executable: Callable[..., tuple[Any, ...]]
 
 
-def _together(group: OutputGroup, places: list[int], snapshot: Run | None) -> Computed:
+def _together(group: OutputGroup, places: list[int], snapshot: Snapshot | None) -> Computed:
     """The values of those members of an output group that the same forward has covered, or none, by one executable."""
     how: _Together | None = group.run
     if how is None or how.places != places or not is_current(how.program):
@@ -196,7 +196,7 @@ def forget_runs(functions: list[Function]) -> None:
 # ---------------------------------------------------------------- forward
 
 
-def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> Run:
+def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> Snapshot:
     """Capture the leaves' values for `outputs`, and defer the values of the outputs, of persistent Variables and of the
     leaves that are updated."""
     plan = plan_of(outputs) if plan is None else plan
@@ -207,19 +207,19 @@ def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> R
         for leaf, array, last in zip(plan.leaves, arrays, before.arrays, strict=True):
             if array is last and array.__class__ is np.ndarray:
                 leaf.cell.held.as_jax()  # it stays, and JAX would move it anew at each forward
-    run = Run(plan, arrays, cells_of((*outputs, *plan.kept, *plan.updated)))
+    snapshot = Snapshot(plan, arrays, cells_of((*outputs, *plan.kept, *plan.updated)))
     for y in (*outputs, *plan.kept):
-        y._at = run
+        y._at = snapshot
     for group, serials in plan.members.items():
-        group.cover(serials, run.mark)
+        group.cover(serials, snapshot.mark)
     for f in (*plan.functions, *{y.parent for y in outputs if y.parent is not None}):
-        f.snapshot = run
+        f.snapshot = snapshot
         for ref in r if (r := f._output).__class__ is tuple else (r,):
             x = ref()
-            if x is not None and x._data is not None and x._at is not run:
-                x._at = run  # others may share its cell, and find this forward's value there
-                x._data.defer(functools.partial(_fill_intermediate, f, x.index, run))
-    return run
+            if x is not None and x._data is not None and x._at is not snapshot:
+                x._at = snapshot  # others may share its cell, and find this forward's value there
+                x._data.defer(functools.partial(_fill_intermediate, f, x.index, snapshot))
+    return snapshot
 
 
 @at_once
@@ -237,7 +237,7 @@ def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_po
         run_one_by_one(computed, snapshot, snapshot.by_leaf(), function_pre_hook, function_post_hook)
 
 
-def keep_exchanged(outputs: Sequence[Variable], plan: RunPlan, snapshot: Run) -> None:
+def keep_exchanged(outputs: Sequence[Variable], plan: RunPlan, snapshot: Snapshot) -> None:
     """Keep the values that a forward has exchanged, so that later reads need no other processes."""
     together = [*outputs, *plan.exchanged]
     snapshot.exchanged = {number: y.cell.raw() for number, y in zip(numbers_of(together), together, strict=True)}
@@ -245,7 +245,7 @@ def keep_exchanged(outputs: Sequence[Variable], plan: RunPlan, snapshot: Run) ->
 
 def run_one_by_one(
     outputs: Sequence[Variable],
-    snapshot: Run,
+    snapshot: Snapshot,
     leaves: dict[int, Any],
     before: Hook = None,
     after: Hook = None,
