@@ -94,8 +94,9 @@ class Smaller(NamedTuple):
     arguments: tuple[Any, ...]
     inputs: Numbers
     """Which inputs of the larger function it takes."""
-    outputs: tuple[int | None, ...]
-    """For each output of the larger function, the output that equals it; None if only the larger one can give it."""
+    outputs: tuple[int | tuple[int, int] | None, ...]
+    """For each output of the larger function: the output that equals it; or an input of the larger one, and for how
+    many steps it is repeated, 0 for not at all; None if only the larger one can give it."""
 
 
 class BodyOp(Op):
@@ -231,6 +232,10 @@ class ControlOp(BodyOp):
             arguments: Its static arguments.
             anew: Makes the function that brings bodies to canonical form.
         """
+        return None
+
+    def with_changing_carries(self, arguments: tuple[Any, ...]) -> Smaller | None:
+        """A loop with only the carries that some step changes; None if all are."""
         return None
 
 

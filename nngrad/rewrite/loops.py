@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from ..functions.movement import broadcast, reshape
 from ..graph import Op, Switched, Variable, build_options
 from ..graph.block import Block
-from ..graph.body_op import ControlOp
+from ..graph.body_op import ControlOp, Smaller
 from .builder import Arguments, HashConsTable, Inputs, forms_without, rewriting_rule
 
 
@@ -19,15 +20,30 @@ def loops(op: Op) -> bool:
 @rewriting_rule("equal-carries", every=loops)
 def equal_carries(table: HashConsTable, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
     """carries that start equal, and that each step makes equal, are one"""
-    smaller = op.with_equal_carries(inputs, arguments, _canonical)
+    return _instead(table, op, inputs, arguments, op.with_equal_carries(inputs, arguments, _canonical))
+
+
+@rewriting_rule("unchanging-carries", every=loops)
+def unchanging_carries(table: HashConsTable, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
+    """a carry that no step changes is the same at each step"""
+    return _instead(table, op, inputs, arguments, op.with_changing_carries(arguments))
+
+
+def _instead(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments, smaller: Smaller | None) -> Any:
+    """The outputs of a function, computed by a smaller one of the same op."""
     if smaller is None:
         return None
     one = table.emit(op, tuple([inputs[i] for i in smaller.inputs]), smaller.arguments)
-    # A gradient that needs another output reads it from the function that it differentiates.
-    return tuple([
-        table.node(op, inputs, arguments)[k] if source is None else one[source]
-        for k, source in enumerate(smaller.outputs)
-    ])
+    outputs = []
+    for k, source in enumerate(smaller.outputs):
+        if source is None:  # a gradient that needs it reads it from the function that it differentiates
+            outputs.append(table.node(op, inputs, arguments)[k])
+        elif isinstance(source, int):
+            outputs.append(one[source])
+        else:
+            x, length = inputs[source[0]], source[1]
+            outputs.append(broadcast(reshape(x, (1, *x.shape)), (length, *x.shape)) if length else x)
+    return tuple(outputs)
 
 
 def _canonical() -> Any:

@@ -13,6 +13,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from backward_registry import Rule, registry
+from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.execution.interpret import interpret
 from nngrad.graph import Array, Variable, functions_of, op
 from nngrad.rewrite import RULES
@@ -51,6 +52,12 @@ def difference_of_carries() -> Variable:
     return a - b
 
 
+def tangent_of_a_sum() -> Variable:
+    """What the last carry moves by, of a loop that adds to it."""
+    (t,) = Pushforward()([F.scan(lambda h, x: (h + x, None), A, M)[0]], [A], [B])
+    return t
+
+
 SMALLER: dict[str, Callable[[], Any]] = {
     "equal-functions": lambda: [F.sin(A), F.sin(A)],
     "ones": lambda: [1.0 * A],
@@ -82,6 +89,7 @@ SMALLER: dict[str, Callable[[], Any]] = {
     "slices-of-put": lambda: [F.put_slices(A, key=((1, 3, 1),), shape=(5,))[1:4]],
     "whole-slices": lambda: [F.concatenate(A, A4)[3:]],
     "equal-carries": lambda: [difference_of_carries()],
+    "unchanging-carries": lambda: [tangent_of_a_sum()],
     "masks-outermost": lambda: [selected()],
     "exact-quotients": lambda: [F.divided(A + A * B, A)],
 }

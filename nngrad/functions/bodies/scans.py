@@ -216,6 +216,12 @@ class Scan(ControlOp):
             return None
         return merge_equal_carries(loop, classes, anew)
 
+    def with_changing_carries(self, arguments: tuple[Any, ...]) -> Smaller | None:
+        """Carries that no step changes are the same at each step."""
+        loop = Loop(*arguments)
+        rest = settled(loop)
+        return None if rest is None else without_unchanging(loop, rest)
+
 
 def _numbered(name: str, count: int) -> list[str]:
     return [f"{name}{i}" for i in range(count)]
@@ -348,3 +354,18 @@ def merge_equal_carries(loop: Loop, classes: Numbers, anew: Anew) -> Smaller | N
     outputs = (*places, *range(len(carries), len(carries) + stacks), *[len(carries) + stacks + k for k in places])
     starts = [one.first_start + k for k in places] if loop.segments else []
     return Smaller(tuple(one), tuple(distinct), (*outputs, *(None,) * (loop.first_start - len(outputs)), *starts))
+
+
+def without_unchanging(loop: Loop, changing: Settled) -> Smaller:
+    """A replacement for a loop in which no step changes the carries that are missing from `changing`."""
+
+    def carries(first: int, steps: int) -> list[int | tuple[int, int]]:
+        """For each carry, its output, counted from `first`; or its input and how many times to repeat it."""
+        numbers = itertools.count(first)
+        return [(loop.fixed + j, steps) if j in changing.unchanging else next(numbers) for j in range(loop.carries)]
+
+    one = changing.loop
+    outputs = [*carries(0, 0), *range(one.carries, one.results), *carries(one.results, loop.length)]
+    rest = (None,) * (loop.first_start - len(outputs))
+    starts = carries(one.first_start, loop.start_specs()[0].shape[0]) if loop.segments else []
+    return Smaller(tuple(one), changing.inputs, (*outputs, *rest, *starts))
