@@ -218,7 +218,8 @@ def on_gpu() -> str:
     """The headlines of what was measured on a GPU."""
     kept = _kept(ON_GPU)
     told = "; ".join(sorted({f"{each['date']}, {each['machine']}" for each in kept.values()}))
-    lines = [line for lines in SECTIONS.values() for line in lines if line.benchmark in kept]
+    measured = {(name, row["what"]) for name, each in kept.items() for row in each["rows"]}
+    lines = [line for lines in SECTIONS.values() for line in lines if (line.benchmark, line.what) in measured]
     return _ON_GPU.format(told=told) + table(lines, ON_GPU)
 
 
