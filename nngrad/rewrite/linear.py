@@ -176,6 +176,23 @@ def _chosen_rows(table: HashConsTable, op: Op, inputs: Inputs, arguments: Argume
     return y
 
 
+@rewriting_rule("chosen-elements", F.sum)
+def _chosen_elements(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """sum(one_hot(i) x) = x[..., i], for a sum over the axis that i is an index into"""
+    (y,) = inputs
+    f, (axis, keepdims) = y.parent, arguments
+    if f is None or f.op is not F.mul2 or not f.order or keepdims or axes_of(axis, y.ndim) != (y.ndim - 1,):
+        return None
+    for chooser, x in (f.inputs, f.inputs[::-1]):
+        i = _index_of_one(chooser)
+        if i is None or x.ndim != y.ndim - 1 or x.shape[-1] != y.shape[-1] or math.prod(i.shape[1:]) != 1:
+            continue
+        points = table.emit(F.reshape, (i,), ((i.shape[0], 1),))
+        elements: Variable = table.emit(F.take_points, (x, points), ((x.ndim - 1,), 0, 0.0, ()))
+        return elements
+    return None
+
+
 def _index_of_one(x: Variable) -> Variable | None:
     """The indices `(..., 1)` if `x` is an emitted `one_hot` of them along its last axis; else None."""
     f = x.parent

@@ -84,6 +84,7 @@ SMALLER: dict[str, Callable[[], Any]] = {
     "composed-movements": lambda: [F.reshape(F.reshape(M, shape=(12,)), shape=(3, 4))],
     "transposes-in-products": lambda: [F.batch_matmul(F.transpose(M), W)],
     "chosen-rows": lambda: [F.batch_matmul(chooser(), M)],
+    "chosen-elements": lambda: [F.sum(chooser() * A4, axis=-1)],
     "sums-of-repeated": lambda: [F.sum(F.broadcast(A, shape=(4, 3)), axis=0)],
     "slices-of-joined": lambda: [F.concatenate(A4, C)[4:6]],
     "slices-of-put": lambda: [F.put_slices(A, key=((1, 3, 1),), shape=(5,))[1:4]],
