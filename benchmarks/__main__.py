@@ -18,7 +18,7 @@ import nngrad as nn
 from nngrad.extend import Executable
 
 from . import report
-from .check import check
+from .check import check, counts
 from .harness import Row, measured, module_of
 
 PARTS = (
@@ -43,6 +43,8 @@ def main() -> None:
     parser.add_argument("--pages", action="store_true", help="write the pages from the kept figures, measure nothing")
     parser.add_argument("--check", action="store_true",
                         help="measure the lines of the first tables again, and say which are worse than kept")
+    parser.add_argument("--counts", action="store_true",
+                        help="compile, count temporaries and arithmetic again, and say which are worse than kept")
     options = parser.parse_args()
     unknown = set(options.names) - set(PARTS)
     if unknown:
@@ -57,6 +59,8 @@ def main() -> None:
         return
     if options.check:
         raise SystemExit(min(check(), 1))
+    if options.counts:
+        raise SystemExit(min(counts(names), 1))
     if options.rotating > 1:
         names = names[commits() % options.rotating :: options.rotating]
         print(f"of {len(PARTS)} benchmarks: {', '.join(names)}", flush=True)

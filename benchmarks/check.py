@@ -1,19 +1,29 @@
-"""`python -m benchmarks --check`: the first lines of RESULTS.md and those of the README again, beside what is kept."""
+"""What is measured again, beside what is kept.
+
+`python -m benchmarks --check`: the first lines of RESULTS.md and those of the README. `--counts`: what the compiler
+counts of nngrad's ways, in all benchmarks or some, whatever else the machine does.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .harness import Case, Row, measured_case, module_of, title
-from .report import SECTIONS, rows_of
+import jax
+
+from .harness import COUNTED, Account, Case, Row, Step, Way, forget, measured_case, module_of, text_of, title
+from .report import KEPT, SECTIONS, load, rows_of
 
 TABLES = 5
 """So many of the first tables of RESULTS.md."""
 SLOWER = 1.1
-"""How many times a kept ratio may be exceeded before that is said."""
+"""How many times a kept ratio, or count, may be exceeded before that is said."""
 Key = tuple[str, str, str]
 """What a row compares: the computation and the names of both ways, without their figures."""
+
+
+UNITS = {"MB": 1e6, "Mflop": 1e6}
+"""Of the figures that are counted."""
 
 
 class Line(NamedTuple):
@@ -73,4 +83,60 @@ def check() -> int:
     for row, kept in worse:
         print(f"{row.what}: {row.ours}; {row.peer}: {row.ratio:.2f}, kept {kept:.2f}")
     print(f"{len(worse)} of {len(lines)} comparisons are worse than kept by more than {SLOWER - 1:.0%}")
+    return len(worse)
+
+
+class Count(NamedTuple):
+    """A figure of the compiler's, as it was kept and now."""
+
+    what: str
+    way: str
+    kept: float
+    now: float
+
+    @property
+    def worse(self) -> bool:
+        return self.now > SLOWER * self.kept
+
+
+def kept_counts(part: str) -> dict[tuple[str, str], float]:
+    """Those of nngrad's ways, by the title of the row and the way."""
+    found: dict[tuple[str, str], float] = {}
+    for row in load(part)["rows"] if (KEPT / f"{part}.json").exists() else []:
+        if row["what"].endswith(tuple([title("", measure) for measure in COUNTED])):
+            way, _, text = row["ours"].rpartition(": ")
+            number, unit = text.split()
+            found[row["what"], way] = float(number) * UNITS[unit]
+    return found
+
+
+def counted_again(parts: Iterable[str], smoke: bool = False) -> Iterable[Count]:
+    """Each of these figures, by programs that are compiled but not timed."""
+    for part in parts:
+        kept = kept_counts(part)
+        for case in module_of(part).cases(smoke) if kept else ():
+            for name, way in case.ways.items():
+                told = [m for m in COUNTED if (title(case.what, m), name) in kept]
+                if told:
+                    now = account_of_way(case, way)
+                    yield from [Count(title(case.what, m), name, kept[title(case.what, m), name], now[m]) for m in told]
+
+
+def account_of_way(case: Case, way: Way) -> Account:
+    """The compiler's account of a way of a case that has one."""
+    forget()
+    with jax.enable_x64(case.double):
+        made = way()
+        assert isinstance(made, Step) and made.account is not None
+        return made.account()
+
+
+def counts(parts: Iterable[str]) -> int:
+    """Print a line for each figure that is worse than kept by more than a tenth; return their number."""
+    found = list(counted_again(parts))
+    worse = [count for count in found if count.worse]
+    for what, way, *figures in worse:
+        kept, now = [text_of(what.rpartition(": ")[2], figure) for figure in figures]
+        print(f"{what}: {way}: {now}, kept {kept}")
+    print(f"{len(worse)} of {len(found)} counts are worse than kept by more than {SLOWER - 1:.0%}")
     return len(worse)

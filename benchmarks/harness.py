@@ -44,6 +44,8 @@ NEEDS = {"PyTorch": "torch", "torch.func": "torch", "folx": "folx", "asdex": "as
 EARLY = "steps 3 to 100"
 """A measure: what one of these steps takes, right after everything is compiled."""
 TIMES = ("time", "first result", EARLY)
+COUNTED = ("temporaries", "arithmetic")
+"""What the compiler tells, whatever else the machine does."""
 WITHOUT_YNNPACK: dict[str, str | bool] = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 

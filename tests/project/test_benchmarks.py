@@ -68,3 +68,19 @@ def test_the_picture_of_growth_has_each_panel_beside_a_peer() -> None:
     assert {*panels} == {*growth.growing(False), "step on an equation over devices"}
     assert all([methods > {growth.OURS} for methods in panels.values()])
     assert drawing.slope([(1, 7.0), (2, 3.0), (4, 12.0), (8, 48.0)]) == pytest.approx(2)
+
+
+def test_counts_are_compared_with_those_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = harness.Step(lambda: 0, lambda: {"temporaries": 2.1e6, "arithmetic": 3.9e6})
+    cases = [Case("step", {"nngrad": lambda: step, "jax": lambda: step}, measures=("time", *harness.COUNTED))]
+    rows = [
+        {"what": "step", "ours": "nngrad: 1.00 ms"}, {"what": "step: temporaries", "ours": "nngrad: 1.900 MB"},
+        {"what": "step: arithmetic", "ours": "nngrad: 3.0 Mflop"},
+    ]  # fmt: skip
+    monkeypatch.setattr(check, "load", lambda part: {"rows": rows})
+    monkeypatch.setattr(check, "module_of", lambda part: SimpleNamespace(cases=lambda smoke: cases))
+    found = list(check.counted_again(["memory"]))
+    assert [(c.what, c.way, c.kept, c.now, c.worse) for c in found] == [
+        ("step: temporaries", "nngrad", 1.9e6, 2.1e6, True), ("step: arithmetic", "nngrad", 3e6, 3.9e6, True),
+    ]  # fmt: skip
+    assert not check.Count("step", "nngrad", 2.0, 2.2).worse
