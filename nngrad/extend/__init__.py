@@ -7,7 +7,7 @@ from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.grad import emitted, grad
 from ..autodiff.request import Request, differentiable, variables
 from ..execution.backward import reached_leaves
-from ..execution.compiled import executables
+from ..execution.compiled import bytes_of, executables
 from ..execution.executable import Executable
 from ..execution.interpret import interpret, results_of
 from ..execution.lower import linearize, lower
@@ -59,8 +59,8 @@ __all__ = [
     "ControlOp", "CustomFunction", "Event", "Executable", "Function", "Ints", "NdArray", "NoForwardMode", "Op",
     "PassEvent", "Program", "Request", "RolledLoop", "RuleCall", "ShapeArgument", "SourceLocation", "Spec", "Static",
     "Switched", "Value", "Variable", "WithBlock", "Within", "adjoint_pair", "apply", "array_of", "arrays_of", "as_made",
-    "as_variable", "as_variables", "awaited", "backward", "bilinear_family", "bodies_in", "build_options", "cells_of",
-    "check_not_traced", "check_process", "checked_choice", "checked_count", "close", "coerced", "composite",
+    "as_variable", "as_variables", "awaited", "backward", "bilinear_family", "bodies_in", "build_options", "bytes_of",
+    "cells_of", "check_not_traced", "check_process", "checked_choice", "checked_count", "close", "coerced", "composite",
     "contained", "create", "device_of", "did_you_mean", "differentiable", "dtype_of", "emitted", "engine",
     "executables", "explained", "functions_of", "grad", "grads_of", "host_array", "interpret", "interrupt_safe",
     "jax_internal", "key_of", "leaf_of", "leaves_of", "linearize", "lower", "lowering_passes", "missing_in_jax",

@@ -105,10 +105,6 @@ class Checker:
         bad = self.bad(array)
         return {kind: begun for kind, begun in mark.items() if kind in bad} or None
 
-    def first(self, kind: str) -> Beginning | None:
-        """The first origin of a kind in the whole run."""
-        return first_of(kind, self._marks.values())
-
 
 def first_of(kind: str, marks: Iterable[Marks | None]) -> Beginning | None:
     """The first origin of a kind among several marks; among outputs of one function, the last."""
@@ -157,8 +153,6 @@ class NanReport(NamedTuple):
     """The function's inputs."""
     cause: NanReport | None
     """For a NaN made from infinities, the origin of the first infinity."""
-    reaches: tuple[int, ...]
-    """The indices of the outputs that are not finite; empty if the value is masked out on the way."""
     within: NanReport | None = None
     """For a loop or another function with a body, the function in the body that made the first one."""
     steps: Trail = ()
@@ -215,7 +209,7 @@ def _located(f: Function) -> list[str]:
 _NAMES = {"nan": "NaN", "inf": "infinity"}
 
 
-def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> NanReport | None:
+def find_nan(outputs: Variable | Iterable[Variable]) -> NanReport | None:
     """Run the graph of `outputs` function by function, and report where the first NaN or infinity comes from.
 
     The report names the function that made it: for a NaN one without NaN in its inputs, for an infinity one without
@@ -224,14 +218,13 @@ def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> Na
     lines of the user's program that called them if the graph was built within `nn.source_locations()` or `nn.debug()`.
 
     The search goes back from the outputs that are not finite. Other non-finite values in the graph, such as an infinity
-    that a `where` does not select, are no error, and are reported only if `masked`.
+    that a `where` does not select, are no error.
 
     Values are computed from the leaves at the last `forward()` of the outputs, or else from their current values. XLA
     may round fused functions differently from single ones.
 
     Args:
         outputs: A Variable or Variables.
-        masked: Whether to report also values that do not reach the outputs.
 
     Returns:
         A `NanReport`, or None if there is nothing to report.
@@ -240,10 +233,10 @@ def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> Na
         TypeError: Something is not a Variable.
     """
     outputs = variables(outputs, "outputs")
-    return nan_in(outputs, arrays_of_last_forward(outputs), masked)
+    return nan_in(outputs, arrays_of_last_forward(outputs))
 
 
-def nan_in(outputs: list[Variable], arrays: dict[int, Any], masked: bool = False) -> NanReport | None:
+def nan_in(outputs: list[Variable], arrays: dict[int, Any]) -> NanReport | None:
     """`find_nan` for given arrays of the leaves, by the ids of the leaves."""
     checker = Checker(nan=np.isnan, inf=np.isinf)
     for x in leaves_of(outputs):
@@ -252,10 +245,7 @@ def nan_in(outputs: list[Variable], arrays: dict[int, Any], masked: bool = False
         interpret(outputs, arrays)
     marks = [checker.marks_of(y) for y in outputs]
     origin = first_of("nan", marks) or first_of("inf", marks)
-    if origin is None and masked:
-        origin = checker.first("nan") or checker.first("inf")
-    reaches = tuple([i for i, mark in enumerate(marks) if mark])
-    return None if origin is None else report_of(origin, checker)._replace(reaches=reaches)
+    return None if origin is None else report_of(origin, checker)
 
 
 def report_of(begun: Beginning, checker: Checker) -> NanReport:
@@ -264,12 +254,12 @@ def report_of(begun: Beginning, checker: Checker) -> NanReport:
     mask = (np.isnan if kind == "nan" else np.isinf)(np.asarray(begun.array))
     place = tuple([int(i) for i in np.argwhere(mask)[0]])
     if f is None:
-        return NanReport(kind, None, x, 0, place, int(mask.sum()), (), None, ())
+        return NanReport(kind, None, x, 0, place, int(mask.sum()), (), None)
     cause = None if begun.cause is None else report_of(begun.cause, checker)
     states = input_states(f, [np.asarray(array) for array in begun.inputs], place)
     inner = checker.within(begun)
     within = None if inner is None else report_of(inner, checker)
-    return NanReport(kind, f, x, f.order, place, int(mask.sum()), states, cause, (), within, begun.trail)
+    return NanReport(kind, f, x, f.order, place, int(mask.sum()), states, cause, within, begun.trail)
 
 
 def input_states(f: Function, arrays: Sequence[Any], place: tuple[int, ...]) -> tuple[InputState, ...]:

@@ -41,10 +41,16 @@ class Declared(Solver):
             cls.__doc__ = completed_docstring(cls, arguments, {"lr": "Learning rate."}, {})
         super().__init_subclass__(names, elementwise)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dataclass_fields__ and "_update" in vars(self):  # type: ignore[attr-defined]
+            raise AttributeError(f"{name}: cannot be set, since updates are compiled with it; call set_learning_rate, "
+                                 "or make another solver and pass it the states of this one")
+        super().__setattr__(name, value)
+
     def __post_init__(self, rate: Rate, lr: Rate | None = None) -> None:
         if lr is not None and rate is not self.__dataclass_fields__[self.rate_name].default:  # type: ignore[attr-defined]
             raise TypeError(f"lr: is another name for {self.rate_name}; give only one of the two")
         super().__init__(rate if lr is None else lr)
         for argument in fields(self):  # type: ignore[arg-type]
             if "checked" in argument.metadata:
-                setattr(self, argument.name, argument.metadata["checked"](getattr(self, argument.name), argument.name))
+                vars(self)[argument.name] = argument.metadata["checked"](getattr(self, argument.name), argument.name)

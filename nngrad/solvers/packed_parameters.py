@@ -37,12 +37,13 @@ class PackedParameters:
                 alike.setdefault(p.dtype, []).append(name)
         self._packed = {names[0]: names for names in alike.values() if len(names) > 1}
         """The names of the parameters in each array, by the first of them, which stands for all."""
+        others = {name for names in self._packed.values() for name in names[1:]}
+        self._names = dict.fromkeys([name for name in parameters if name not in others])
 
     def packed(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Arrays of all parameters by name, with those that lie in one array joined."""
-        gone = {name for names in self._packed.values() for name in names}
         joined = {first: _joined([arrays[name] for name in names]) for first, names in self._packed.items()}
-        return {name: array for name, array in arrays.items() if name not in gone} | joined
+        return {name: joined[name] if name in joined else arrays[name] for name in self._names}
 
     def apart(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """The inverse of `packed`."""
@@ -57,7 +58,7 @@ class PackedParameters:
 
     def state_apart(self, state: Any) -> Any:
         """The inverse of `state_packed`."""
-        return _each_dict(self.apart, state, self.packed(self._shapes).keys()) if self._packed else state
+        return _each_dict(self.apart, state, self._names.keys()) if self._packed else state
 
 
 def _each_dict(change: Callable[[dict[str, Any]], Any], state: Any, names: Collection[str]) -> Any:

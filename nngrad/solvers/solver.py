@@ -22,6 +22,7 @@ from ..extend import (
     Value,
     Variable,
     awaited,
+    bytes_of,
     check_not_traced,
     check_process,
     explained,
@@ -89,8 +90,8 @@ class Solver:
     def __init_subclass__(cls, names: Mapping[str, str] | None = None, elementwise: bool = False) -> None:
         if names is not None:
             cls._places = names
-        if "transformation" in vars(cls):
-            cls.elementwise = elementwise
+        owner = next(base for base in cls.__mro__ if "transformation" in vars(base))
+        cls.elementwise = elementwise if owner is cls else vars(owner).get("elementwise", False)
         if "__init__" in vars(cls):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
 
@@ -113,7 +114,7 @@ class Solver:
     def _compile(self) -> None:
         # The graph of the loss holds the parameters' arrays, so these are not donated.
         self._update = InPlaceUpdate(self._flat_update, self, [], None, self.opaque, taken=(1,))
-        self._joined = BoundedCache(8)
+        self._joined = BoundedCache(512, most_bytes=512 << 20)
         """Updates that compute the gradients too, by what computes them and which parameters they belong to."""
 
     def transformation(self, lr: Any) -> Transformation:
@@ -323,12 +324,13 @@ class Solver:
         call_hooks("post", update_post_hook)
 
     def _updates_along(self, gradients: Awaited) -> bool:
-        """Update along gradients in one executable that computes them too; False if they are to be computed in the
-        quick tier first."""
+        """Update along gradients in one executable that computes them too; False if they are to be computed first: in
+        the quick tier, or with 64 bits where the update has none, which would change its rounding."""
         executable, arrays, places, finish = gradients
         update: InPlaceUpdate | None = self._joined.find((executable, places))
         if update is None:
-            if executable.is_quick:
+            block = executable.program.block  # type: ignore[union-attr]
+            if executable.is_quick or block.needs_x64 != self._needs_x64:
                 return False
             gradients_by = executable.optimised()
 
@@ -342,7 +344,7 @@ class Solver:
                 return tuple([None if i in places else y for i, y in enumerate(results)]), *new
 
             update = InPlaceUpdate(function, self, [], executable.program, taken=(1,))
-            self._joined.keep((executable, places), update)
+            self._joined.keep((executable, places), update, bytes_of(len(block.steps)))
         finish(update(tuple(map(type, arrays)), (self._rate, arrays)))
         return True
 
@@ -609,11 +611,11 @@ class Solver:
 
     def take_named(self, named: Mapping[str, Any], updates: int) -> None:
         """Take over arrays from `named_state`, and the number of updates."""
-        before = self.state
-        names = names_of_state(before, self._params, self._places)
-        leaves, structure = jax.tree.flatten(before)
-        fitting = fitting_states(named, dict(zip(names, leaves, strict=True)), self.scaling)
         with self.updating, x64_if(self._needs_x64):
+            before = self.state
+            names = names_of_state(before, self._params, self._places)
+            leaves, structure = jax.tree.flatten(before)
+            fitting = fitting_states(named, dict(zip(names, leaves, strict=True)), self.scaling)
             arrays = [jnp.array(fitting[name]) for name in names]
             state = self._packing.state_packed(jax.tree.unflatten(structure, arrays))
             self._state = SolverArrays(tuple(jax.tree.leaves(state)), updates)

@@ -244,13 +244,16 @@ def test_parameters_move_as_if_each_had_a_solver_of_its_own(
             solver.remove_parameters([gone])
 
 
-def test_a_subclass_that_looks_at_norms_is_given_each_parameter() -> None:
-    class Normed(S.Momentum):
-        def transformation(self, lr: Any) -> Any:
-            return optax.chain(optax.scale_by_trust_ratio(), optax.scale(-lr))
+class Normed:
+    def transformation(self, lr: Any) -> Any:
+        return optax.chain(optax.scale_by_trust_ratio(), optax.scale(-lr))
 
+
+@pytest.mark.parametrize("bases", [(S.Momentum,), (Normed, S.Momentum)], ids=["overridden", "mixed in"])
+def test_a_subclass_that_looks_at_norms_is_given_each_parameter(bases: tuple[type, ...]) -> None:
+    own = {} if Normed in bases else {"transformation": Normed.transformation}
     ps = {name: nn.Variable.from_numpy_array(np.full(2, float(i + 1)), need_grad=True) for i, name in enumerate("ab")}
-    solver = Normed(0.1)
+    solver = type("OfNorms", bases, own)(0.1)
     solver.set_parameters(ps)
     for p in ps.values():
         p.g = [3.0, 4.0]

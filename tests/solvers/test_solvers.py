@@ -264,6 +264,9 @@ def test_arguments_are_checked() -> None:
         with pytest.raises(ValueError, match=f"scale must be finite, got {value}"):
             solver.scale_grad(value)
     assert solver.learning_rate() == 0.1
+    for made, name in [(solver, "lr"), (S.Adam(), "alpha"), (S.Adam(), "beta1"), (S.AdaBound(), "gamma")]:
+        with pytest.raises(AttributeError, match=f"{name}: cannot be set, since updates are compiled with it"):
+            setattr(made, name, 0.5)
     for name, make in [("gamma", lambda: S.AdaBound(gamma=0)), ("alpha", lambda: S.AMSBound(0.0))]:
         with pytest.raises(ValueError, match=name):
             make()

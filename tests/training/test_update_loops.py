@@ -137,6 +137,35 @@ def test_an_update_that_computes_the_gradients_has_the_bits_of_one_that_does_not
     check_equal(*found)
 
 
+@nn.deterministic()
+def test_an_update_in_32_bits_keeps_its_rounding_where_the_loss_has_64() -> None:
+    found = []
+    for reads in (True, False):
+        p, solver = leaves("f"), S.Adam(0.01)
+        solver.set_parameters(p)
+        x = nn.Variable.from_numpy_array(data(0).astype("f"))
+        loss = F.mean(F.cast(loss_of(p, x), dtype="float64"))
+        for _ in range(4):
+            loss.forward(), solver.zero_grad(), loss.backward()
+            if reads:
+                p["w1"].g  # noqa: B018 - so that all are computed before the update
+            solver.update()
+        found.append([w.d for w in p.values()])
+    check_equal(*found)
+
+
+def test_an_update_is_compiled_once_for_each_of_many_shapes() -> None:
+    p, solver, compiled = leaves(), S.Sgd(0.05), []
+    solver.set_parameters(p)
+    losses = [loss_of(p, nn.Variable.from_numpy_array(np.ones((n, 4)))) for n in range(1, 11)]
+    for _ in range(2):
+        compiled.clear()
+        with watch(compiled.append, "compiled"):
+            for loss in losses:
+                loss.forward(), solver.zero_grad(), loss.backward(), solver.update()
+    assert not compiled
+
+
 def test_another_loss_scale_counts_from_the_next_step() -> None:
     w, solver = nn.Variable.from_numpy_array(np.ones(2), need_grad=True), S.Sgd(0.125)
     solver.set_parameters({"w": w})
