@@ -1,10 +1,11 @@
 """Forms of convolutions for CPUs.
 
-XLA gives a plain convolution in 16 or 32 bits to a library, and compiles others as loops. It first rewrites groups: for
-the gradient by the weights it convolves every group with every other one, and then takes the diagonal; channels by
-themselves are convolved one element at a time. So groups are convolved here in one of three other forms, whose
-transposes are the forms of both gradients. Where little lies under a kernel, one product of matrices takes less than
-the library.
+XLA gives a plain convolution in 16 or 32 bits to one of two libraries, and compiles others as loops. It prefers YNNPACK
+for those over images, of which many channels take twice Eigen's time; so these are written in a way that only Eigen can
+do. XLA first rewrites groups: for the gradient by the weights it convolves every group with every other one, and then
+takes the diagonal; channels by themselves are convolved one element at a time. So groups are convolved here in one of
+three other forms, whose transposes are the forms of both gradients. Where little lies under a kernel, one product of
+matrices takes less than a library.
 """
 
 from __future__ import annotations
@@ -33,7 +34,15 @@ from ..functions.convolution import (
 from ..functions.pooling_windows import at_places, windows
 from ..functions.transposition import missing_places, transposed
 from .facts import Shape, first_order, last_order
-from .thresholds import FEW_CHANNELS, MANY_GROUPS, MOST_TAPS, WIDE_GROUP, WORTH_THE_LIBRARY
+from .thresholds import (
+    FEW_CHANNELS,
+    LEAST_BATCH,
+    MANY_GROUPS,
+    MOST_TAPS,
+    TAKEN_BY_YNNPACK,
+    WIDE_GROUP,
+    WORTH_THE_LIBRARY,
+)
 
 Forward = Callable[..., jax.Array]
 Choice = Callable[[Sequence[Spec], Mapping[str, Any]], Forward | None]
@@ -64,6 +73,36 @@ def _product_of_padded(x: Any, weight: Any, pad: Ints, *, channel_last: bool, **
 
 _DATA_GRAD_BY_LIBRARY = functools.partial(data_grad, keeps_places=True)
 
+# ---------------------------------------------------------------- images
+
+
+def _by_eigen(
+    x: Any, weight: Any, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
+    matmul_precision: str | None,
+) -> jax.Array:
+    """The product with a gap after each row of the data, over which it steps. YNNPACK takes no gaps, and Eigen steps
+    over them as fast as over none."""
+    (p, q), (s, t), (d, e) = (coerced(Ints, steps, "steps") for steps in (pad, stride, dilation))
+    axes = (0, 3, 1, 2) if channel_last else (0, 1, 2, 3)
+    y: jax.Array = lax.conv_general_dilated(
+        x, weight, (2 * s, t), [(2 * p, 2 * p), (q, q)], (2, 1), (2 * d, e),
+        lax.ConvDimensionNumbers(axes, axes, axes), precision=matmul_precision,
+    )  # fmt: skip
+    return y
+
+
+def _is_for_eigen(spec: Spec, weight: Shape, arguments: Mapping[str, Any], side: Side) -> bool:
+    """True if XLA would give a side of a convolution with kernels `weight` in one group to YNNPACK, and Eigen takes
+    less. The gradient by the weights is a convolution with the batch for channels."""
+    out, taken, batch = weight[0], weight[-1 if arguments["channel_last"] else 1], spec.shape[0]
+    if len(weight) != 4 or spec.dtype.itemsize > 4 or any(map(is_symbolic_dim, (batch, *weight))):
+        return False
+    if side == "filter":
+        return batch >= LEAST_BATCH and max(batch, out) > TAKEN_BY_YNNPACK
+    has_gaps = side == "data" and max(coerced(Ints, arguments["stride"], "stride")) > 1
+    return not has_gaps and min(taken, out) > TAKEN_BY_YNNPACK
+
+
 # ---------------------------------------------------------------- few numbers under a kernel
 
 
@@ -85,7 +124,8 @@ def _in_patches(weight: Shape, arguments: Mapping[str, Any], side: Side) -> Forw
     if under == 1:
         pays = taken > FEW_CHANNELS or max(coerced(Ints, arguments["stride"], "stride")) > 1
     else:
-        pays = side == "product" and taken <= FEW_CHANNELS and under <= MOST_TAPS and under * taken <= 2 * out
+        few = taken <= FEW_CHANNELS and under <= MOST_TAPS and under * taken <= 2 * out <= 2 * TAKEN_BY_YNNPACK
+        pays = side == "product" and few
     return _side(_by_patches, side) if pays else None
 
 
@@ -160,7 +200,7 @@ def _side(form: Forward, side: Side) -> Forward:
         a, b = alike(floating(a), floating(b))
         # Loops read every element several times, and so may those that read the result: XLA is not to fuse either.
         # But it does not use the library in calls.
-        y = run(a, b) if form in (_group_by_group, _by_patches) else computed_once(run, a, b)
+        y = run(a, b) if form in (_group_by_group, _by_patches, _by_eigen) else computed_once(run, a, b)
         return lax.convert_element_type(y, a.dtype)
 
     return forward
@@ -197,13 +237,22 @@ def _in_groups(spec: Spec, weight: Shape, arguments: Mapping[str, Any], side: Si
 # ---------------------------------------------------------------- choices
 
 
+def _in_one_group(spec: Spec, weight: Shape, arguments: Mapping[str, Any], side: Side) -> Forward | None:
+    """A side of a convolution with kernels `weight` in one group, which `spec` is the first input of; None if XLA does
+    it as fast."""
+    by_patches = _in_patches(weight, arguments, side)
+    if by_patches is not None or not _is_for_eigen(spec, weight, arguments, side):
+        return by_patches
+    return _side(_by_eigen, side)
+
+
 def _product(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
     x, weight = specs
     if arguments["group"] > 1:
         return _in_groups(x, weight.shape, arguments, "product")
     if _is_exchanged(x.shape, weight.shape, arguments):
         return _product_of_padded
-    return _in_patches(weight.shape, arguments, "product")
+    return _in_one_group(x, weight.shape, arguments, "product")
 
 
 def _gradient_by_data(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
@@ -211,7 +260,7 @@ def _gradient_by_data(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Fo
     if arguments["group"] > 1:
         return _in_groups(y, weight.shape, arguments, "data")
     if not _is_exchanged(y.shape, weight.shape, arguments):
-        return _in_patches(weight.shape, arguments, "data")
+        return _in_one_group(y, weight.shape, arguments, "data")
     spatial = spatial_axes(arguments["channel_last"])
     places, kernel, sizes = y.shape[spatial], weight.shape[spatial], arguments["shape"][spatial]
     more = zip(sizes, coerced(Ints, arguments["stride"], "stride"), missing_places(places, kernel), strict=True)
@@ -222,7 +271,7 @@ def _gradient_by_data(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Fo
 def _gradient_by_weight(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Forward | None:
     if arguments["group"] > 1:
         return _in_groups(specs[0], arguments["shape"], arguments, "filter")
-    return _in_patches(arguments["shape"], arguments, "filter")
+    return _in_one_group(specs[0], arguments["shape"], arguments, "filter")
 
 
 CONVOLUTIONS: dict[Op[Any, Any], Choice] = {

@@ -33,11 +33,18 @@ WORTH_THE_LIBRARY = 16
 9x9 kernels and strides of 2 on 6x6 places it does 3.9 times as many: 0.27 s become 0.02, and 22 s 0.12 where the loop
 is compiled quickly. With 16 times as many, 4x4 kernels on 2x2 places, it took a seventh of the time."""
 
+TAKEN_BY_YNNPACK = 16
+"""XLA gives convolutions of images to YNNPACK if they take or make more channels than this. Of 32 to 128 channels each
+way, these and gradients by the data take 0.56 to 0.96 of that in Eigen; of 3 to 16 channels 1.2 to 2.9."""
+
+LEAST_BATCH = 8
+"""From this batch on gradients of convolutions by the weights take 0.4 to 0.8 in Eigen, below it up to 4.5."""
+
 FEW_CHANNELS = 4
 """Up to this many channels are convolved as one product of matrices, unless it reads more than twice the result's
-numbers: from 3 channels to 32 on 32x32 places 2.3 ms become 0.8, with strides of 2 0.8 become 0.3. From 16 channels on
-the library is faster, but for kernels of one element: those are products of matrices from more channels on, in 0.5 to
-0.8 of the time, gradients by the weights in 0.2 to 0.7; with strides for few channels too, which gain in gradients: 1.0
+numbers, or YNNPACK is given them: on 32x32 places, from 3 channels to 16 1.7 ms become 1.1, from 1 to 8 1.2 become 0.6.
+Of more channels Eigen is faster, but for kernels of one element: those are products of matrices in 0.4 to 0.8 of the
+library's time, gradients by the weights in 0.1 to 0.7; with strides for few channels too, which gain in gradients: 1.0
 and 0.44 ms become 0.45 and 0.24."""
 
 MOST_TAPS = 64

@@ -163,8 +163,12 @@ FORMS: list[dict[str, Any]] = [
      "out": 2, "last": False},
     {"sizes": (4, 3), "kernel": (1, 1), "pad": (1, 0), "stride": (1, 1), "dilation": (1, 1), "group": 1, "taken": 5,
      "out": 2, "last": True},
+    {"sizes": (5, 6), "kernel": (3, 2), "pad": (1, 0), "stride": (1, 2), "dilation": (2, 1), "group": 1, "taken": 3,
+     "out": 17, "last": False},
+    {"sizes": (4, 5), "kernel": (2, 3), "pad": (0, 1), "stride": (1, 1), "dilation": (1, 1), "group": 1, "taken": 17,
+     "out": 2, "last": True},
 ]  # fmt: skip
-"""In groups: of single channels, of a few, with large kernels; and with kernels of one element."""
+"""In groups: of single channels, of a few, with large kernels; with kernels of one element; and of many channels."""
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -197,6 +201,17 @@ def test_little_under_a_kernel_is_one_product_on_cpus(kernel: tuple[int, ...], s
     y = F.convolution(x, w, stride=stride)
     text = jax.jit(nn.to_jax([y, *nn.grad(F.sum(y**2), [x, w])], [x, w])).lower(x.d, w.d).as_text()
     assert jax.default_backend() != "cpu" or text.count("stablehlo.convolution") == left
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_convolutions_of_images_are_for_eigen_on_cpus(stride: int) -> None:
+    """XLA would give the convolution and its gradients to YNNPACK, in computations of their own."""
+    leaves = [nn.Variable(shape, need_grad=True) for shape in ((20, 18, 9, 9), (19, 18, 3, 3))]
+    y = F.convolution(*leaves, stride=stride)
+    function = jax.jit(nn.to_jax([y, *nn.grad(F.sum(y**2), leaves)], leaves))
+    text = function.lower(*[v.d.astype(np.float32) for v in leaves]).compile().as_text()
+    elsewhere, _, here = text.partition("\nENTRY")
+    assert jax.default_backend() != "cpu" or (elsewhere.count(" convolution("), here.count(" convolution(")) == (0, 3)
 
 
 @pytest.mark.parametrize("argument, shapes, given", [
