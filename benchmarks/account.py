@@ -63,7 +63,7 @@ def compiled(step: TrainStep[Any]) -> jax.stages.Compiled:
             zip(keys_and_others, step._live, strict=True)
         ]
         jitted = jax.jit(update._function, donate_argnums=(0, 1), out_shardings=placements.of_results)
-    return jitted.lower(placed, state, (solver._rate, tuple(inputs), keys_and_others)).compile(OPTIONS)
+    return jitted.lower(state, placed, (solver._rate, tuple(inputs), keys_and_others)).compile(OPTIONS)
 
 
 def account_of(executable: jax.stages.Compiled) -> Account:

@@ -81,7 +81,7 @@ def start() -> dict[str, nn.Variable]:
 
 def held(step: Any) -> tuple[Any, Any]:
     """The arrays of parameters and of the state that a step holds."""
-    _, _, parameters, state, _ = step._solver._state.held[-1]
+    state, parameters, *_ = step._solver._state.held[-1]
     return parameters, state
 
 
@@ -91,7 +91,7 @@ def text_of(step: Any, *arrays: Any) -> str:
     rest = nn.execution.program.arrays_of(step._live, mesh=step._mesh) if step._live else []
     given = step._placed(arrays, step._mesh)
     jitted = step._update._executable.function
-    text: str = jitted.lower(parameters, state, (step._solver._rate, given, rest)).compile().as_text()
+    text: str = jitted.lower(state, parameters, (step._solver._rate, given, rest)).compile().as_text()
     return text
 
 

@@ -259,8 +259,7 @@ def given_gradient(output: Variable, grad: Any) -> Any:
         if output.grad.is_zero:
             warn_user("backward: grad=None starts from this Variable's .grad, which is not set; set it first")
         return output.grad
-    is_one = isinstance(grad, int | float) and not isinstance(grad, bool) and grad == 1
-    return None if is_one else grad
+    return None if grad.__class__ in (int, float) and grad == 1 else grad
 
 
 def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], list[Any]]:

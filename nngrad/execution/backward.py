@@ -117,11 +117,6 @@ class CheckedBackward(NamedTuple):
     function_post_hook: Hook = None
     recompute: Any = None
 
-    @property
-    def op_by_op(self) -> bool:
-        """True if hooks want to see each function run."""
-        return self.function_pre_hook is not None or self.function_post_hook is not None
-
 
 def accumulate_gradients(
     outputs: list[Variable], grads: list[Any], options: CheckedBackward, from_grad: bool
@@ -139,6 +134,7 @@ def accumulate_gradients(
         outputs, grads = _without_sinks(outputs, grads)
     groups: dict[Snapshot | None, tuple[list[Variable], list[Any]]] = {}
     arrived: Gradients = []
+    reaches = False
     for i, (y, gy) in enumerate(zip(outputs, grads, strict=True)):
         seed = seed_array(y, gy, options.loss_scale, "grad" if len(outputs) == 1 else f"grad_outputs[{i}]")
         if y.parent is not None:
@@ -150,11 +146,13 @@ def accumulate_gradients(
             arrived.append((y.grad, np.ones(y.shape, y.dtype) if seed is None else seed))
     gradient_variables = _gradient_variables(outputs, grads, options) if options.enable_double_backprop else []
     retained: Gradients = []
-    found = [_gradients_from(ys, seeds, snapshot, options) for snapshot, (ys, seeds) in groups.items()]
-    for of_leaves, of_others in filter(None, found):
-        arrived += of_leaves
-        retained += of_others
-    if not arrived and not any(found) and outputs and not any([y.need_grad for y in outputs]):
+    for snapshot, (ys, seeds) in groups.items():
+        found = _gradients_from(ys, seeds, snapshot, options)
+        if found is not None:
+            reaches = True
+            arrived += found[0]
+            retained += found[1]
+    if not (arrived or reaches) and outputs and not any([y.need_grad for y in outputs]):
         warn_user("backward: no leaf needs a gradient; make the leaves to differentiate by with need_grad=True")
     if arrived or retained:  # else they wait in their cells
         accumulate(arrived, retained)
@@ -193,19 +191,21 @@ def _gradients_from(
     if snapshot is None or snapshot.implied:
         snapshot = _implied(outputs)
     plan = plan_of(outputs)
-    wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
+    wanted = tuple([i for i, x in plan.floating if x._need_grad])
     middle = _relevant_intermediates(plan, options.retain_grad)
-    inside = tuple([place for place, y in middle if y._need_grad])
-    stops = tuple([place for place, y in middle if y._need_grad is False])
-    retained = tuple([place for place, y in middle if options.retain_grad or y.persistent])
+    notable = middle and [(place, y) for place, y in middle if y._need_grad is not None or y._persistent]
+    inside = tuple([place for place, y in notable if y._need_grad]) if notable else ()
+    stops = tuple([place for place, y in notable if y._need_grad is False]) if notable else ()
+    keeping = middle if options.retain_grad else notable
+    retained = tuple([place for place, y in keeping if y._persistent or options.retain_grad]) if keeping else ()
     if not wanted and not inside:
         return None
     seeded, memory = tuple([seed is not None for seed in seeds]), engine.policy_key(options.recompute, plan.functions)
     key = FusedKey(wanted, inside, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
-    if reached_leaves:
+    if reached_leaves.watching:
         reached_leaves.record(reached_leaves.of(outputs, [plan.leaves[i] for i in wanted], plan.functions))
-    cells = grads_of([plan.leaves[i] for i in wanted])
-    if options.op_by_op or build_options().watched:
+    cells = grads_of(map(plan.leaves.__getitem__, wanted))
+    if options.function_pre_hook is not None or options.function_post_hook is not None or build_options().watched:
         if plan.group is not None and snapshot.is_forward:
             snapshot.compute()  # reading the forward in one process must not wait for others
             keep_exchanged(outputs, plan, snapshot)
@@ -232,15 +232,19 @@ Middle = list[tuple[tuple[int, int], Variable]]
 def _relevant_intermediates(plan: RunPlan, all_of_them: bool) -> Middle:
     """The intermediate Variables that matter to a backward, each with its place. Most do not: they have already given
     up their gradient in an earlier backward, and nothing else is known of them."""
-    return [
+    unsettled = [(i, f) for i, f in enumerate(plan.functions) if all_of_them or not f.settled]
+    middle = [
         ((i, y.index), y)
-        for i, f in enumerate(plan.functions)
+        for i, f in unsettled
         for r in [f._output]
         for ref in (r if r.__class__ is tuple else (r,))
         for y in [ref()]
         if y is not None
-        and (y._grad is not NOT_KEPT or y._need_grad is not None or y.persistent or all_of_them)
+        and (y._grad is not NOT_KEPT or y._need_grad is not None or y._persistent or all_of_them)
     ]
+    for _, f in unsettled if len(middle) < len(unsettled) else ():
+        f.settle()
+    return middle
 
 
 def _mark_not_kept(middle: Middle, places: Passed) -> None:
@@ -293,7 +297,7 @@ def _compiled(
         snapshot.done or snapshot.has_gradients or True in key.seeded
     ):
         with _accumulating:
-            if all(Value.are_zero(Value.held_by(cells))) and len({*cells}) == len(cells):
+            if Value.all_zero(cells) and len({*cells}) == len(cells):
                 snapshot.add_gradients(fused.executable, cells)
                 if middle:
                     _mark_not_kept(middle, fused.passed)
@@ -352,7 +356,7 @@ def accumulate(arrived: Gradients, retained: Gradients) -> None:
     """Add arrays to the contents of cells, and replace those of others, all atomically."""
     with _accumulating:
         cells = [cell for cell, _ in arrived]
-        are_empty = all(Value.are_zero(Value.held_by(cells))) or all([cell.is_empty for cell in cells])
+        are_empty = Value.all_zero(cells) or all([cell.is_empty for cell in cells])
         if are_empty and not retained and len({*cells}) == len(cells):
             Value.write(cells, [gx for _, gx in arrived])
             return
@@ -381,23 +385,21 @@ class ReachedLeaves:
     """Which leaves the gradients of backwards reach, recorded while something watches: `reached_leaves`."""
 
     def __init__(self) -> None:
-        self._watching: set[weakref.ref[Any]] = set()
+        self.watching: set[weakref.ref[Any]] = set()
+        """What watches."""
         self._reached: deque[list[tuple[weakref.ref[Variable], weakref.ref[Value]]]] = deque(maxlen=64)
 
     def watch(self, by: Any) -> None:
         """Record the leaves that backwards reach, until `unwatch(by)`, or until `by` is gone."""
-        self._watching.add(weakref.ref(by, self._watching.discard))
+        self.watching.add(weakref.ref(by, self.watching.discard))
 
     def unwatch(self, by: Any) -> bool:
         """End the recording for `by`; returns whether there was one."""
-        if not self._watching:
+        if not self.watching:
             return False
-        was_watching = weakref.ref(by) in self._watching
-        self._watching.discard(weakref.ref(by))
+        was_watching = weakref.ref(by) in self.watching
+        self.watching.discard(weakref.ref(by))
         return was_watching
-
-    def __bool__(self) -> bool:
-        return bool(self._watching)
 
     def record(self, leaves: Iterable[Variable]) -> None:
         """Record which leaves the gradients of one backward reach, with their present Values."""
@@ -422,7 +424,7 @@ class ReachedLeaves:
         written = {id(x) for _, group in noted for x, value in group if x.cell.held is not value}
         with_own = [any([id(x.cell) in cells for x, _ in group]) for _, group in noted]
         self._reached.clear()
-        if self:
+        if self.watching:
             self._reached.extend([group for (group, _), is_own in zip(noted, with_own, strict=True) if not is_own])
         return [
             x

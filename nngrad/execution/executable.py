@@ -70,7 +70,7 @@ class Executable:
 
     __slots__ = (
         "__weakref__", "_call", "_decided", "_divided", "_lock", "_opaque", "_place", "_quick", "_seconds",
-        "_settings", "_temporaries", "_tiered", "_untold", "_waits", "function", "program",
+        "_settings", "_temporaries", "_tiered", "_untold", "_waits", "function", "may_wait", "program",
     )  # fmt: skip
 
     function: Any
@@ -90,6 +90,10 @@ class Executable:
         self._settings = None if settings is None or settings.are_default else settings
         self._divided = divided
         self._opaque = opaque
+        alone = settings is None or settings.device is settings.mesh is None
+        self.may_wait = alone and not opaque and _is_jitted(function)
+        """Whether its function may run later, or as a part of another one: XLA compiles it as a whole, for one device,
+        and without user code."""
         self._waits = opaque and not _is_jitted(function)
         self._tiered = tiered
         self.program = program
@@ -114,13 +118,6 @@ class Executable:
     def on(cls, mesh: Mesh, function: Callable[..., Any]) -> Executable:
         """The executable of a function that runs on a mesh."""
         return cls(jax.jit(function), Settings(mesh=mesh))
-
-    @property
-    def may_wait(self) -> bool:
-        """Whether its function may run later, or as a part of another one: XLA compiles it as a whole, for one device,
-        and without user code."""
-        device, _, mesh = self._settings or Settings()
-        return device is mesh is None and _is_jitted(self.function) and not self._opaque
 
     @property
     def is_quick(self) -> bool:

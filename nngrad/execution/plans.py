@@ -23,7 +23,7 @@ from ..graph.value import OutputGroup, Thunk, Value
 from .compiled import executables, taken_apart
 from .executable import Executable
 from .lower import Program, linearize
-from .program import arrays_of
+from .program import arrays_of, keys_among
 
 
 def looked_up(program: Program) -> Callable[..., tuple[Any, ...]]:
@@ -42,8 +42,8 @@ class RunPlan:
     """
 
     __slots__ = (
-        "exchanged", "executable", "functions", "fused", "group", "kept", "leaf_ids", "leaves", "members", "numbers",
-        "program", "results", "updated",
+        "exchanged", "executable", "floating", "functions", "fused", "group", "kept", "keys", "leaf_ids", "leaves",
+        "members", "numbers", "program", "results", "updated",
     )  # fmt: skip
 
     def __init__(self, outputs: Sequence[Variable]) -> None:
@@ -56,10 +56,10 @@ class RunPlan:
         for made_by in functions:
             for ref in made_by._outputs:
                 y = ref()
-                if y is not None and (y._group is not None or y.persistent):  # few are either
+                if y is not None and (y._group is not None or y._persistent):  # few are either
                     if y._group is not None:
                         self.members.setdefault(y._group, []).append(made_by.serial)
-                    if y.persistent and made_by not in roots:
+                    if y._persistent and made_by not in roots:
                         persistent.append(y)
         for f in roots:
             if f is not None and f.op.reads == 0:  # it only serves to compute its inputs
@@ -75,6 +75,9 @@ class RunPlan:
         self.group = linear.program.group
         self.leaves = linear.leaves
         self.updated = linear.updated
+        self.floating = [(i, x) for i, x in enumerate(linear.leaves) if x.spec.differentiable]
+        """The leaves that may need a gradient, by index."""
+        self.keys = keys_among(linear.leaves)
         self.leaf_ids = tuple([id(x) for x in linear.leaves])
         self.executable = looked_up(linear.program)
         self.fused: dict[Any, Any] = {}
@@ -116,7 +119,7 @@ class Snapshot:
         self.has_gradients = False
         """Whether gradients are computed with the values."""
         self._cells = list(map(id, cells))
-        thunks = list(map(Thunk, repeat(self.compute, len(cells))))
+        thunks = list(map(Thunk, repeat(self.compute), range(len(cells))))
         self._thunks = list(map(weakref.ref, thunks))
         self.is_forward = bool(cells)
         """Whether it computes values; otherwise they were computed as the graph was built."""
@@ -137,14 +140,14 @@ class Snapshot:
 
     def finish(self, results: Sequence[Any]) -> None:
         """Store the computed values where none are present yet; in place of a gradient, None leaves it waiting."""
-        Thunk.fill_together([ref() for ref in self._thunks], results)
+        Thunk.fill_together(self._thunks, results)
         self.done = True  # last, so that values left waiting by an interrupt are recomputed
 
     def add_gradients(self, executable: Callable[..., tuple[Any, ...]], cells: Sequence[NdArray]) -> None:
         """From now on, `executable` computes the values, followed by gradients that belong in these cells."""
         self.executable = executable
         self.has_gradients = True
-        thunks = list(map(Thunk, repeat(self.compute, len(cells))))
+        thunks = list(map(Thunk, repeat(self.compute), range(len(self._thunks), len(self._thunks) + len(cells))))
         self._thunks += map(weakref.ref, thunks)
         Value.put_in(cells, thunks)
 
@@ -178,16 +181,16 @@ class Awaited(NamedTuple):
     """Takes the results, if something else has computed them."""
 
 
-def awaited(gradients: Sequence[Value]) -> Awaited | None:
+def awaited(gradients: Sequence[Any]) -> Awaited | None:
     """What Values of gradients wait for, if that is one executable for all that are not zero."""
-    sources = {v.source for v in gradients if v.source.__class__ is not Spec}
-    snapshot = getattr(sources.pop(), "__self__", None) if len(sources) == 1 else None
+    sources = [v.source for v in gradients if v.source.__class__ is not Spec]
+    alike = len(sources) and sources.count(sources[0]) == len(sources)
+    snapshot = getattr(sources[0], "__self__", None) if alike else None
     if not isinstance(snapshot, Snapshot) or snapshot.done or not snapshot.has_gradients:
         return None
     executable, numbers = taken_apart(snapshot.executable)
-    places = {id(ref()): i for i, ref in enumerate(snapshot._thunks)}
-    order = tuple([places.get(id(v)) for v in gradients])
-    return Awaited(executable, (*numbers, *snapshot.arrays), order, snapshot.finish)
+    places = tuple([v.index for v in gradients])
+    return Awaited(executable, (*numbers, *snapshot.arrays), places, snapshot.finish)
 
 
 def numbers_of(outputs: Iterable[Variable]) -> tuple[tuple[int, int], ...]:
@@ -217,7 +220,8 @@ def present(outputs: Sequence[Variable]) -> Snapshot:
     """The leaves' current values, without a `forward()`: keys already drawn are not drawn again, and nothing is
     deferred."""
     plan = plan_of(outputs)
-    return Snapshot(plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
+    arrays = arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh, keys=plan.keys)
+    return Snapshot(plan, tuple(arrays))
 
 
 def device_of(outputs: Sequence[Variable]) -> jax.Device | None:

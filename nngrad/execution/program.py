@@ -73,32 +73,39 @@ def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
     return run
 
 
+def keys_among(leaves: Sequence[Variable]) -> list[int]:
+    """The indices of the leaves that are keys of random functions."""
+    return [i for i, x in enumerate(leaves) if x.key_source is not None]
+
+
 def arrays_of(
-    leaves: Sequence[Variable], draw: bool = True, often: bool = False, mesh: Mesh | None = None
-) -> list[Any]:
+    leaves: Sequence[Variable], draw: bool = True, often: bool = False, mesh: Mesh | None = None,
+    keys: Sequence[int] | None = None,
+) -> list[Any]:  # fmt: skip
     """The arrays in the leaves' cells, read atomically.
 
     Keys of random functions are drawn first. Without `draw` they stay, and those never drawn are read ahead of the
     stream: so reading changes no noise, in any order of reads. Small NumPy arrays that are passed `often` are moved to
-    JAX for good; with a `mesh`, all arrays are moved to their places on it.
+    JAX for good; with a `mesh`, all arrays are moved to their places on it. `keys` are the indices of the keys, if they
+    are known.
     """
     if Process.cannot_compute:  # cheaper than a call; every run passes here
         check_process()
     cells = cells_of(leaves)
-    keys: dict[int, Any] = {}
-    for i in [i for i, x in enumerate(leaves) if x.key_source is not None]:
+    drawn: dict[int, Any] = {}
+    for i in keys_among(leaves) if keys is None else keys:
         if draw or cells[i].is_zero:
             source = leaves[i].key_source
-            keys[i] = source() if draw else source.ahead()  # type: ignore[misc, union-attr]
-            cells[i].put(keys[i])
+            drawn[i] = source() if draw else source.ahead()  # type: ignore[misc, union-attr]
+            cells[i].put(drawn[i])
     values = Value.held_by(cells)
     arrays = Value.arrays_of(values)
     if often and np.ndarray in map(type, arrays):
         for i, value in enumerate(values):
-            if i not in keys:
+            if i not in drawn:
                 value.as_jax()
         arrays = Value.arrays_of(values)
-    for i, key in keys.items():
+    for i, key in drawn.items():
         arrays[i] = key  # not the key that another thread draws at the same time
     return arrays if mesh is None else mesh.placed(leaves, arrays)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ from .plans import (
 )
 from .program import arrays_of
 
+_parent_of = attrgetter("parent")
 _READ = object()
 """Stands for the leaves' values of a read without a forward."""
 Computed = dict[Variable, Any]
@@ -200,11 +202,11 @@ def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> S
     """Capture the leaves' values for `outputs`, and defer the values of the outputs, of persistent Variables and of the
     leaves that are updated."""
     plan = plan_of(outputs) if plan is None else plan
-    arrays = tuple(arrays_of(plan.leaves, mesh=plan.program.mesh))
-    before = None if outputs[0].parent is None else outputs[0].parent.snapshot
-    at_home = plan.program.device is plan.program.mesh is None
-    if np.ndarray in map(type, arrays) and before is not None and before.leaf_ids is plan.leaf_ids and at_home:
-        for leaf, array, last in zip(plan.leaves, arrays, before.arrays, strict=True):
+    arrays = tuple(arrays_of(plan.leaves, mesh=plan.program.mesh, keys=plan.keys))
+    if np.ndarray in map(type, arrays) and plan.program.device is plan.program.mesh is None:
+        before = None if outputs[0].parent is None else outputs[0].parent.snapshot
+        former = before.arrays if before is not None and before.leaf_ids is plan.leaf_ids else ()
+        for leaf, array, last in zip(plan.leaves, arrays, former, strict=False):
             if array is last and array.__class__ is np.ndarray:
                 leaf.cell.held.as_jax()  # it stays, and JAX would move it anew at each forward
     snapshot = Snapshot(plan, arrays, cells_of((*outputs, *plan.kept, *plan.updated)))
@@ -212,8 +214,10 @@ def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> S
         y._at = snapshot
     for group, serials in plan.members.items():
         group.cover(serials, snapshot.mark)
-    for f in (*plan.functions, *{y.parent for y in outputs if y.parent is not None}):
+    for f in (*plan.functions, *set(map(_parent_of, outputs))):
         f.snapshot = snapshot
+        if f.settled:
+            continue
         for ref in r if (r := f._output).__class__ is tuple else (r,):
             x = ref()
             if x is not None and x._data is not None and x._at is not snapshot:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .engine import engine
 from .event import Event
 from .messages import SourceLocation
+from .ndarray import NOT_KEPT
 from .options import BuildOptions, build_options
 from .spec import Spec
 from .variable import Variable, new_variable
@@ -83,6 +84,7 @@ class Function:
         "rank",
         "scope",
         "serial",
+        "settled",
         "snapshot",
         "specs",
     )
@@ -107,6 +109,9 @@ class Function:
     """Larger than that of every function made before."""
     mark: Any
     """The mark that makes gradients recompute it, or None."""
+    settled: bool
+    """Whether nothing is known of the outputs that a forward or backward has to look at: they have no cells, gave up
+    their gradients in an earlier backward, and nobody has set their `need_grad` or made them persistent."""
     snapshot: Any
     """The last forward that covered this function (owned by the execution package)."""
     plan: Any
@@ -142,6 +147,13 @@ class Function:
             outputs.append(y)
         return tuple(outputs)
 
+    def settle(self) -> None:
+        """Find out whether it is `settled`. Whatever changes an output afterwards takes that back."""
+        self.settled = True  # first, since another thread may change an output while they are looked at
+        for y in self.living_outputs():
+            if y._grad is not NOT_KEPT or y._data is not None or y._need_grad is not None or y._persistent:
+                self.settled = False
+
     def living_outputs(self) -> list[Variable]:
         """The output Variables that somebody holds."""
         return [y for ref in self._outputs if (y := ref()) is not None]
@@ -150,11 +162,13 @@ class Function:
         """Make `y` the output at `index`; None to let another be made when it is asked for."""
         ref: Any = _GONE if y is None else weakref.ref(y)
         self._output = (*self._outputs[:index], ref, *self._outputs[index + 1 :])
+        self.settled = False
 
     def _revived(self) -> tuple[Variable, ...]:
         living = [ref() for ref in self._outputs]
         outputs = tuple([output_variable(self, i) if y is None else y for i, y in enumerate(living)])
         self._output = tuple([weakref.ref(y) for y in outputs])
+        self.settled = False
         return outputs
 
     @property
@@ -210,7 +224,7 @@ def output_variable(function: Function, index: int) -> Variable:
     x.parent = function
     x.index = index
     x._data = x._grad = x._need_grad = x.derived_by = x._group = x.key_source = x._at = None
-    x.name, x.persistent = "", False
+    x.name, x._persistent = "", False
     return x
 
 
@@ -248,6 +262,7 @@ def create(
     f.order = order
     f.serial = next_serial()
     f.mark = f.snapshot = f.plan = None
+    f.settled = False
     f.call = call
     options = build_options()
     f.context = options.applying.context if call is None else call.context
@@ -264,7 +279,7 @@ def create(
         result = new_variable(Variable)  # an `output_variable`, without a call for each function
         result.spec, result.parent, result.index = specs[0], f, 0
         result._data = result._grad = result._need_grad = result.derived_by = result._group = result.key_source = None
-        result._at, result.name, result.persistent = None, "", False
+        result._at, result.name, result._persistent = None, "", False
         f._output = weakref.ref(result)
     if options.special:
         apply_switches(f, options)

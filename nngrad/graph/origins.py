@@ -83,6 +83,7 @@ def make(
         f.order = order
         f.serial = serial
         f.mark = f.snapshot = f.plan = None
+        f.settled = False
         f.specs = specs
         f.call = calls[number]
         f.context = context
@@ -92,7 +93,7 @@ def make(
             y.parent = f
             y.index = 0
             y._data = y._grad = y._need_grad = y.derived_by = y._group = y.key_source = y._at = None
-            y.name, y.persistent = "", False
+            y.name, y._persistent = "", False
             f._output = ref(y)
             enter(y)
         else:

@@ -86,6 +86,11 @@ class Value:
         self.has_view = False
 
     @staticmethod
+    def of(variables: Iterable[Variable]) -> list[Value]:
+        """The Values of several Variables, read one by one, which takes a third of the time."""
+        return [(x.cell if (cell := x._data) is None else cell).held for x in variables]
+
+    @staticmethod
     def held_by(cells: Iterable[NdArray]) -> list[Value]:
         """The Values of several cells, read atomically."""
         return list(map(_value_of, cells))
@@ -101,9 +106,9 @@ class Value:
         del before  # only now, because releasing values may run code
 
     @staticmethod
-    def are_zero(values: Iterable[Value]) -> list[bool]:
-        """For each value whether it is zeros that nobody has written or read."""
-        return [v.source.__class__ is Spec for v in values]
+    def all_zero(cells: Iterable[NdArray]) -> bool:
+        """True if all of these cells hold zeros that nobody has written or read."""
+        return all([cell.held.source.__class__ is Spec for cell in cells])
 
     @staticmethod
     def read(cells: Iterable[NdArray]) -> list[Any]:
@@ -126,8 +131,8 @@ class Value:
         if len(owners) == 1:
             (owner,) = owners
             with owner.lock:
-                arrays = owner.owned(values)
-                return [v.raw() if a is None else a for v, a in zip(values, arrays, strict=True)]
+                arrays = owner.owned()
+                return [v.raw() if (a := arrays[v.place]) is None else a for v in values]
         with ExitStack() as stack:
             for owner in sorted(owners, key=id):  # in a fixed order, so that two readers cannot deadlock
                 stack.enter_context(owner.lock)
@@ -186,14 +191,16 @@ class Thunk(Value):
 
     Args:
         source: A function that is called with the thunk, and fills it or raises an error; or a Spec, for zeros.
+        index: Which result of the source it is, if that has several.
     """
 
-    __slots__ = ("_made", "source")
+    __slots__ = ("_made", "index", "source")
     _made: Any
 
-    def __init__(self, source: Spec | Callable[[Thunk], None]) -> None:
+    def __init__(self, source: Spec | Callable[[Thunk], None], index: int | None = None) -> None:
         self.array = None
         self.has_view = False
+        self.index = index
         self.source: Spec | Callable[[Thunk], None] | None = source
 
     def complete(self) -> None:
@@ -212,10 +219,11 @@ class Thunk(Value):
         self.source = None
 
     @staticmethod
-    def fill_together(thunks: Iterable[Thunk | None], arrays: Iterable[Any]) -> None:
+    def fill_together(thunks: Iterable[weakref.ref[Thunk]], arrays: Iterable[Any]) -> None:
         """Fill the thunks that still exist, except where an array is None; their arrays may be replaced later."""
         with _lock:
-            for thunk, array in zip(thunks, arrays, strict=False):
+            for ref, array in zip(thunks, arrays, strict=False):
+                thunk = ref()
                 if thunk is not None and array is not None:
                     if thunk.array is None:
                         thunk.array = thunk._made = array

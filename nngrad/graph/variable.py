@@ -49,12 +49,12 @@ class Variable(Operators):
         "_grad",
         "_group",
         "_need_grad",
+        "_persistent",
         "derived_by",
         "index",
         "key_source",
         "name",
         "parent",
-        "persistent",
         "spec",
     )
     __array_priority__ = 1000.0
@@ -66,9 +66,7 @@ class Variable(Operators):
     index: int
     """Its index among the outputs of its parent."""
     name: str
-    persistent: bool
-    """Whether `forward()` of a graph keeps this Variable's value in addition to the outputs', and `backward()` its
-    gradient."""
+    _persistent: bool
     _data: NdArray | None
     _grad: NdArray | None
     _need_grad: bool | None
@@ -159,12 +157,28 @@ class Variable(Operators):
         if value and not self.spec.differentiable:
             raise TypeError(f"need_grad: the Variable must have a floating dtype, got {self.dtype.name}")
         self._need_grad = None if value is None and self.parent is not None else bool(value)
+        self._unsettle()
 
     need_grad_set: Any = property(
         operator.attrgetter("_need_grad"),
         doc="`need_grad` as it was set; None if it never was, for an output of a function, which then follows its "
             "inputs.",
     )
+
+    @property
+    def persistent(self) -> bool:
+        """Whether `forward()` of a graph keeps this Variable's value in addition to the outputs', and `backward()` its
+        gradient."""
+        return self._persistent
+
+    @persistent.setter
+    def persistent(self, value: bool) -> None:
+        self._persistent = value
+        self._unsettle()
+
+    def _unsettle(self) -> None:
+        if self.parent is not None:
+            self.parent.settled = False
 
     def get_unlinked_variable(self, need_grad: bool | None = None) -> Variable:
         """A leaf that shares this Variable's data and grad cells, without its history."""
@@ -213,6 +227,7 @@ class Variable(Operators):
     @data.setter
     def data(self, cell: NdArray) -> None:
         self._data = self._checked_cell(cell, "data")
+        self._unsettle()
 
     @property
     def is_computed(self) -> bool:
@@ -226,6 +241,7 @@ class Variable(Operators):
         cell = self._data
         if cell is None:
             cell = self._data = NdArray.of_spec(self.spec)
+            self._unsettle()
         return cell
 
     @property
@@ -241,11 +257,13 @@ class Variable(Operators):
             if cell is not None:
                 new.give_up()
             cell = self._grad = new
+            self._unsettle()
         return cell
 
     @grad.setter
     def grad(self, cell: NdArray) -> None:
         self._grad = self._checked_cell(cell, "grad")
+        self._unsettle()
 
     @property
     def grad_var(self) -> Variable | None:
@@ -473,7 +491,7 @@ _JAX_OPERATORS = ("_operator_", "deferring_binary_op")
 def _fill(x: Variable, spec: Spec) -> None:
     x.spec = spec
     x.parent = x._data = x._grad = x._need_grad = x.derived_by = x._group = x.key_source = x._at = None
-    x.index, x.name, x.persistent = 0, "", False
+    x.index, x.name, x._persistent = 0, "", False
 
 
 new_variable = Variable.__new__
@@ -493,5 +511,5 @@ def leaf_of(cell: NdArray, name: str = "") -> Variable:
 def _leaf_again(cell: NdArray, grad: NdArray | None, need_grad: bool, name: str, persistent: bool) -> Variable:
     """Restore a pickled leaf."""
     x = leaf_of(cell, name)
-    x._grad, x._need_grad, x.persistent = grad, need_grad, persistent
+    x._grad, x._need_grad, x._persistent = grad, need_grad, persistent
     return x

@@ -182,8 +182,8 @@ def policy_key(policy: Any, functions: Sequence[Function]) -> Hashable:
     None the graph's marks, in the order of `functions`."""
     if policy is not None and policy is not False:
         return policy_of(policy)
-    marks = [None if policy is False else f.mark for f in functions]
-    if all([m is None for m in marks]):
+    marks = [f.mark for f in functions]
+    if policy is False or marks.count(None) == len(marks):
         return policy
     numbers: dict[Any, Any] = {}
     return tuple([numbers.setdefault(m, len(numbers)) if isinstance(m, RecomputeScope) else m for m in marks])

@@ -11,6 +11,7 @@ import operator
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
 
 
 Results = tuple[Any, Any, Any, Any]
-"""The results of an update: the function's own, and the new arrays of other leaves, parameters and state."""
+"""The results of an update: the new arrays of state, parameters and other leaves, and the function's own results. JAX
+gives each result the memory of the first donated argument of its kind that is left: so that a state gets its own, the
+order is that of the arguments."""
 
 STEP_TO_TRACE = "the to_jax() of a training step"
 """The name of a function that JAX may trace in place of an update."""
 
-_LEAVES, _PARAMETERS, _STATE, _UPDATES = 1, 2, 3, 4
+_STATE, _PARAMETERS, _LEAVES, _OWN, _UPDATES = range(5)
 _COLD = 2
 """The first calls with arguments of one kind, this many, return through Python, where an interrupt may come before
 their results are stored. They donate copies."""
@@ -65,7 +68,7 @@ class SolverArrays:
     ) -> None:
         self.lock = threading.RLock()  # reentrant, for signal handlers
         self.left = False
-        self.held = [(None, leaves, parameters, state, updates)]
+        self.held = [(state, parameters, leaves, None, updates)]
         self.key = key
         self.values = [InPlaceValue(self, i) for i in range(len(parameters) + len(leaves))]
 
@@ -74,13 +77,12 @@ class SolverArrays:
         with self.lock:
             return (*self.held[-1][_STATE],)
 
-    def owned(self, values: Sequence[Value]) -> list[Any]:
-        """The array of each of these values, as far as it is here; else None. The caller holds the lock."""
-        if self.left:
-            return [None] * len(values)
+    def owned(self) -> Arrays:
+        """The arrays by the places of their values, as far as they are here; else None, as for the place -1. The caller
+        holds the lock."""
         results = self.held[-1]
-        arrays = (*results[_PARAMETERS], *results[_LEAVES], None)
-        return [arrays[v.place] for v in values]
+        arrays = *results[_PARAMETERS], *results[_LEAVES], None
+        return (None,) * len(arrays) if self.left else arrays
 
     @property
     def updates(self) -> int:
@@ -156,19 +158,19 @@ class Placements(NamedTuple):
     """Where the inputs of an update lie on a mesh. Its outputs lie there too, so that nothing is recompiled."""
 
     mesh: Mesh
+    state: Shardings
+    parameters: Shardings
     leaves: Shardings
     """Those of the other updated leaves."""
-    parameters: Shardings
-    state: Shardings
 
     @property
-    def of_results(self) -> tuple[None, Shardings, Shardings, Shardings]:
+    def of_results(self) -> tuple[Shardings, Shardings, Shardings, None]:
         """The placements of the results, of which the function's own may lie anywhere."""
-        return None, self.leaves, self.parameters, self.state
+        return self.state, self.parameters, self.leaves, None
 
 
 def placed_on(
-    mesh: Mesh, solver: Solver, updated: list[Variable], arrays: Sequence[Any]
+    mesh: Mesh, solver: Solver, updated: Sequence[Variable], arrays: Sequence[Any]
 ) -> tuple[Placements, Arrays, Arrays]:
     """Place the inputs of an update on a mesh: parameters as `nn.shard` says, state arrays of a parameter's shape
     beside it, and everything else replicated.
@@ -206,7 +208,7 @@ def placed_on(
         mesh.put(array, place, f"state {name!r}")
         for array, place, name in zip(solver._flat_state(), beside, owners, strict=True)
     ])
-    return Placements(mesh, tuple(others), tuple(places.values()), beside), moved, state
+    return Placements(mesh, beside, tuple(places.values()), tuple(others)), moved, state
 
 
 def _beside(
@@ -227,40 +229,46 @@ class InPlaceUpdate:
     donated where the user's functions run on the host, since these may raise, and read what is updated.
 
     Args:
-        function: `function(parameters, state, arguments)` on arrays, to be compiled; returns `Results`.
+        function: `function(state, parameters, arguments)` on arrays, to be compiled; returns `Results`.
         solver: The solver of these parameters and this state.
         updated: Other leaves that it updates.
         program: The program that it contains, if there is one, which also tells where it runs. Even if that is no mesh,
             parameters may lie on one, and stay there.
         opaque: Whether it contains the user's code.
-        taken: The donated arguments: 0 for the parameters, 1 for the state.
+        taken: The donated arguments: 0 for the state, 1 for the parameters.
+        among: For each array of `arguments[1]` which parameter it is, unless that has changed since, or None: these are
+            passed only once, since each argument of a call takes 2 to 3 us.
     """
 
     def __init__(
         self,
         function: Callable[..., Results],
         solver: Solver,
-        updated: list[Variable],
+        updated: Sequence[Variable],
         program: Program | None,
         opaque: bool = False,
         taken: tuple[int, ...] = (0, 1),
+        among: Sequence[int | None] = (),
     ) -> None:
         self._device = None if program is None else program.device
         self._mesh: Any = None if program is None else program.mesh
         self._placements: Placements | None = None
         self._taken = () if opaque else taken
         self._function = function
+        self._among = among
+        self._numbers = [k for k in among if k is not None]
+        self._are_parameters, self._are_others = [k is not None for k in among], [k is None for k in among]
         self._opaque = opaque
         self._program = program
         self._compile()
         self._solver = solver
-        self.updated = updated
+        self.updated = tuple(updated)
         self._needs_x64 = program is not None and program.block.needs_x64
         self._key = object()
 
     def _compile(self) -> None:
         # A new function each time, since JAX identifies functions by identity.
-        placements, function = self._placements, functools.partial(self._function)
+        placements, function = self._placements, functools.partial(self._completed if self._among else self._function)
         how: dict[str, Any] = {} if placements is None else {"out_shardings": placements.of_results}
         self._executable = Executable(
             jax.jit(function, donate_argnums=self._taken, **how), opaque=self._opaque,
@@ -281,45 +289,62 @@ class InPlaceUpdate:
                 return self._run(kind, jax.device_put(arguments, self._device))
 
     def _run(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
-        cells: list[Any] = cells_of((*self._solver._variables, *self.updated))
-        arrays = self._solver._state
-        if arrays is None or arrays.key is not self._key or arrays.left or Value.held_by(cells) != arrays.values:
-            arrays = self._gathered(cells)
+        variables, arrays, before = self._solver._variables + self.updated, self._solver._state, None
+        if arrays is None or arrays.key is not self._key or arrays.left or Value.of(variables) != arrays.values:
+            arrays, before = self._gathered(cells_of(variables))
         held, executable = arrays.held, self._executable
         mesh = None if self._placements is None else self._placements.mesh
-        _, _, params, state, updates = held[-1]
+        state, params, _, _, updates = held[-1]
+        if self._among:
+            kind, arguments = self._passed(arguments, before or params)
         # Without a mesh there is no turn to take: the solver's lock is held already, and cheaper than a nullcontext.
         with self._solver.updating if mesh is None else mesh.turn():
             if self._opaque:  # the lock stays free for functions on the host that read what is updated
-                results: Any = executable(params, state, arguments)
+                results: Any = executable(state, params, arguments)
                 if mesh is not None:
                     mesh.finished(results)
             with arrays.lock:
                 if self._opaque:
                     held.append((*results, updates + 1))
                 elif self._calls.get(kind, 0) < _COLD:
-                    params, state = [copies(a) if i in self._taken else a for i, a in enumerate((params, state))]
+                    state, params = [copies(a) if i in self._taken else a for i, a in enumerate((state, params))]
                     try:
-                        held.append((*executable(params, state, arguments), updates + 1))
+                        held.append((*executable(state, params, arguments), updates + 1))
                     except BaseException:
                         self._compile()  # after a failed call JAX would always return through Python
                         raise
                     self._calls[kind] = self._calls.get(kind, 0) + 1
                 else:
-                    params = donated(params) if 0 in self._taken else params
                     state = donated(state)
+                    params = donated(params) if 1 in self._taken else params
                     run: Any = executable.function  # in C
-                    held.extend(map(operator.add, map(run, (params,), (state,), (arguments,)), ((updates + 1,),)))
+                    held.extend(map(operator.add, map(run, (state,), (params,), (arguments,)), ((updates + 1,),)))
                 del held[:-1]
                 if mesh is not None and not self._opaque:
                     mesh.finished(held[-1][:_UPDATES])
                 if arrays.left:  # somebody viewed old values meanwhile
-                    for i, (cell, value) in enumerate(zip(cells, arrays.values, strict=True)):
+                    for i, (cell, value) in enumerate(zip(cells_of(variables), arrays.values, strict=True)):
                         if value.array is not None and cell.held is value:
                             cell.held = arrays.values[i] = InPlaceValue(arrays, i)
-                results, *others = held[-1]
-                held[-1] = (None, *others)  # the function's own results are the caller's alone
-                return results
+                state, params, leaves, own, updates = held[-1]
+                held[-1] = state, params, leaves, None, updates  # the function's own results are the caller's alone
+                return own
+
+    def _passed(self, arguments: tuple[Any, ...], params: Arrays) -> tuple[Any, tuple[Any, ...]]:
+        """The arguments without those that are parameters, and their kind; nothing is left out if a parameter has
+        changed."""
+        first, arrays = arguments
+        known = map(params.__getitem__, self._numbers)
+        if all(map(operator.is_, compress(arrays, self._are_parameters), known)):
+            arrays = tuple(compress(arrays, self._are_others))
+        return tuple(map(type, arrays)), (first, arrays)
+
+    def _completed(self, state: Arrays, params: Arrays, arguments: tuple[Any, ...]) -> Results:
+        first, arrays = arguments
+        if len(arrays) < len(self._among):
+            others = iter(arrays)
+            arrays = tuple([next(others) if k is None else params[k] for k in self._among])
+        return self._function(state, params, (first, arrays))
 
     def _placed(self, arrays: Arrays) -> tuple[Arrays, Arrays]:
         """The arrays, and those of the state, placed on its own mesh, or else on that of the parameters. If the
@@ -334,15 +359,17 @@ class InPlaceUpdate:
             self._compile()
         return moved, state
 
-    def _gathered(self, cells: list[Any]) -> SolverArrays:
-        """Move the arrays of cells and state to where they are updated, and from where cells are read from now on."""
+    def _gathered(self, cells: list[Any]) -> tuple[SolverArrays, Arrays]:
+        """Move the arrays of cells and state to where they are updated, and from where cells are read from now on;
+        return also the arrays that the cells held before."""
         solver = self._solver
         count = len(solver._variables)
         while True:
             before = Value.held_by(cells)
             if any([isinstance(v.array, jax.Array) for v in before]):
                 self._calls.clear()  # these arrays may lie elsewhere, and so be of another kind
-            moved, state = self._placed(tuple(Value.arrays_of(before)))
+            read = tuple(Value.arrays_of(before))
+            moved, state = self._placed(read)
             if self._placements is None:
                 moved = tuple([a if isinstance(a, jax.Array) else jax.device_put(a, may_alias=False) for a in moved])
                 moved = moved if self._device is None else jax.device_put(moved, self._device)
@@ -354,4 +381,4 @@ class InPlaceUpdate:
                     deque(map(setattr, [*cells, solver], names, [*arrays.values, arrays]), maxlen=0)
                     if old is not None:
                         old.values = []  # a cycle, which would keep its arrays until Python collects it
-                    return arrays
+                    return arrays, read if self._placements is None else moved

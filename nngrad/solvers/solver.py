@@ -19,6 +19,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from ..extend import (
     Awaited,
     BoundedCache,
+    Spec,
     Value,
     Variable,
     awaited,
@@ -113,7 +114,7 @@ class Solver:
 
     def _compile(self) -> None:
         # The graph of the loss holds the parameters' arrays, so these are not donated.
-        self._update = InPlaceUpdate(self._flat_update, self, [], None, self.opaque, taken=(1,))
+        self._update = InPlaceUpdate(self._flat_update, self, [], None, self.opaque, taken=(0,))
         self._joined = BoundedCache(512, most_bytes=512 << 20)
         """Updates that compute the gradients too, by what computes them and which parameters they belong to."""
 
@@ -261,7 +262,10 @@ class Solver:
     def _rate(self) -> Any:
         """The learning rate as a JAX array, which is neither compiled in nor converted at each step. It is made when
         first read, because that starts JAX's backend."""
-        lr, held = self.learning_rate(), self._held_rate
+        held = self._held_rate
+        if held is not None and held[0] is self._lr:  # it is no schedule
+            return held[1]
+        lr = self.learning_rate()
         if held is None or (held[0] is not lr and held[0] != lr):  # it may be NaN
             array: Any = np.array(lr, np.float64 if self._needs_x64 else np.float32)
             if jax.process_count() == 1:  # else a JAX array would belong to this process alone; NumPy's is for all
@@ -283,15 +287,13 @@ class Solver:
         if any([cell.variable is not None for cell in cells]):
             deque(map(setattr, cells, repeat("variable"), repeat(None)), maxlen=0)
         before, zeros = self._zeros
-        if [*map(id, cells)] == [*map(id, before)] and all(Value.are_zero(zeros)):
+        if cells == before and all([v.source.__class__ is Spec for v in zeros]):
             Value.put_in(cells, zeros)  # as good as new, and not made again at each step
         else:
             Value.write(cells, None)
             self._zeros = cells, Value.held_by(cells)
 
-    def update(
-        self, update_pre_hook: Callable[[], Any] | None = None, update_post_hook: Callable[[], Any] | None = None
-    ) -> None:
+    def update(self, update_pre_hook: Hook | None = None, update_post_hook: Hook | None = None) -> None:
         """Update each parameter along its gradient. Parameters and state change atomically.
 
         Parameters that no gradient has reached since `zero_grad` stay, and so does their state, as in PyTorch where
@@ -312,9 +314,9 @@ class Solver:
         check_not_traced("an update of parameters", STEP_TO_TRACE)
         with self.updating:
             values = Value.held_by(grads_of(self._variables))
-            frozen = Value.are_zero(values)
             waiting = None if self.opaque else awaited(values)
             if waiting is None or not self._updates_along(waiting):
+                frozen = [v.source.__class__ is Spec for v in values]
                 reached = Value.arrays_of([v for v, stays in zip(values, frozen, strict=True) if not stays])
                 if len(reached) == len(frozen):
                     self._update(None, (self._rate, reached))
@@ -332,23 +334,29 @@ class Solver:
             block = executable.program.block  # type: ignore[union-attr]
             if executable.is_quick or block.needs_x64 != self._needs_x64:
                 return False
-            gradients_by = executable.optimised()
+            gradients_by, numbers = executable.optimised(), {id(p.cell.raw()): k for k, p in enumerate(self._variables)}
 
-            def function(params: Arrays, state: Arrays, given: tuple[Any, Arrays]) -> Results:
+            def move(*arguments: Any) -> Results:
+                with set_xla_metadata(inlineable=None):  # of what it calls in turn
+                    return self._flat_update(*arguments)
+
+            def function(state: Arrays, params: Arrays, given: tuple[Any, Arrays]) -> Results:
                 results = gradients_by(*given[1])
                 grads = [None if i is None else results[i] for i in places]
                 # XLA may not fuse the update with the gradients: their bits are the same if they are read before it.
                 with set_xla_metadata(inlineable="false"):
-                    new = jax.jit(self._flat_update)(params, state, (given[0], grads))[1:]
+                    new = jax.jit(move)(state, params, (given[0], grads))[:3]
                 # Returning 100 small arrays that nobody reads takes a third of a step.
-                return tuple([None if i in places else y for i, y in enumerate(results)]), *new
+                others = [None if i in places else y for i, y in enumerate(results)]
+                return *new, tuple(others[: max([i + 1 for i, y in enumerate(others) if y is not None], default=0)])
 
-            update = InPlaceUpdate(function, self, [], executable.program, taken=(1,))
+            among = [numbers.get(id(a)) for a in arrays]
+            update = InPlaceUpdate(function, self, [], executable.program, taken=(0,), among=among)
             self._joined.keep((executable, places), update, bytes_of(len(block.steps)))
-        finish(update(tuple(map(type, arrays)), (self._rate, arrays)))
+        finish(update((), (self._rate, arrays)))
         return True
 
-    def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
+    def _flat_update(self, state: Arrays, params: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
         lr, grads = arguments
         tree = jax.tree.unflatten(self._structure, state)
         filled = tuple([jnp.zeros_like(p) if g is None else g for p, g in zip(params, grads, strict=True)])
@@ -361,7 +369,7 @@ class Solver:
             chosen = [old if owner in frozen else y for owner, old, y in pairs]
             following = self._packing.state_packed(jax.tree.unflatten(jax.tree.structure(after), chosen))
             new = tuple([p if name in frozen else y for name, p, y in zip(self._params, params, new, strict=True)])
-        return None, (), new, tuple(jax.tree.leaves(following))
+        return tuple(jax.tree.leaves(following)), new, (), None
 
     def pure_update(
         self,

@@ -81,8 +81,8 @@ class StepComputation:
         self._graph = graph
         self._averages = [(average, _followed(average, graph)) for average in options.averages]
 
-    def __call__(self, params: Arrays, state: Arrays, arguments: tuple[Any, Arrays, list[Any]]) -> Results:
-        """Returns the loss with auxiliary results, new values of leaves, new parameters and the new state."""
+    def __call__(self, state: Arrays, params: Arrays, arguments: tuple[Any, Arrays, list[Any]]) -> Results:
+        """Returns the new state, new parameters, new values of leaves, and the loss with auxiliary results."""
         lr, arrays, live = arguments
         solver = self._solver
         scaling = solver.scaling
@@ -119,7 +119,7 @@ class StepComputation:
             if self._mesh is not None:  # every process reads it
                 flags = jax.lax.with_sharding_constraint(flags, self._mesh.sharding())
             result = result, flags
-        return result, (*updates, *moved), tuple(new), tuple(jax.tree.leaves(after))
+        return tuple(jax.tree.leaves(after)), tuple(new), (*updates, *moved), result
 
     def _summed(self, results: Sequence[Any], params: Arrays) -> list[Any]:
         """The gradient of each parameter, including the loss scale."""

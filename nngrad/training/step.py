@@ -72,7 +72,7 @@ def pure_step(
             now[i] = jax.random.key_data(drawn)
         arguments = carried["learning_rate"], inputs, now
         before = tuple([carried["parameters"][name] for name in names])  # JAX sorts dicts by key
-        result, leaves, new, state = computation(before, carried["state"], arguments)
+        state, new, leaves, result = computation(carried["state"], before, arguments)
         named = dict(zip(names, new, strict=True))
         after = {**carried, "parameters": named, "state": state, "leaves": tuple(leaves)}
         return result[0] if raises else result, after
@@ -231,4 +231,4 @@ class TrainStep(Generic[R]):
         return f"<training step, {len(self._input_specs)} inputs, {self._solver!r}>"
 
 
-_dtype_of, _need_grad_of = attrgetter("dtype"), attrgetter("need_grad_set")
+_dtype_of, _need_grad_of = attrgetter("dtype"), Variable.need_grad_set.fget

@@ -60,7 +60,7 @@ def test_training_steps_recompute() -> None:
     def products_of(step: Any) -> int:
         solver, parameters = step._solver, tuple([p.cell.raw() for p in step._variables])
         arguments = solver._rate, (), arrays_of(step._live)
-        return products(step._update._executable.function.lower(parameters, solver._flat_state(), arguments).compile())
+        return products(step._update._executable.function.lower(solver._flat_state(), parameters, arguments).compile())
 
     (plain, count), (again, more) = losses(None), losses("sqrt")
     np.testing.assert_allclose(again, plain, rtol=1e-5)

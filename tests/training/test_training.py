@@ -146,9 +146,9 @@ def test_arrays_that_others_hold_are_not_taken_and_those_that_nobody_holds_are_r
     executable, given = step._update._executable, []
     run = executable.function
 
-    def spy(params, *others):
+    def spy(state, params, *others):
         given[:] = params
-        return run(params, *others)
+        return run(state, params, *others)
 
     executable.function = spy
     step(X, T)

@@ -212,7 +212,7 @@ class Loop:
         arriving = {"w": h.T @ gy, "v": at["x"].T @ (gh * (1 - h**2)) * (not self.stopped)}
         for name in self.passing & arriving.keys():
             self.gradients[name] = self.gradients.get(name, 0) + arriving[name]
-        if retain and not self.stopped and "v" in self.passing:
+        if (retain or self.h.persistent) and not self.stopped and "v" in self.passing:
             np.testing.assert_allclose(self.h.g, gh, rtol=1e-9)
 
     def read(self) -> None:
@@ -270,13 +270,17 @@ class Loop:
         self.stopped = not self.stopped
         self.h.need_grad = False if self.stopped else None
 
+    def persist(self) -> None:
+        self.h.persistent = not self.h.persistent
+
     def ask(self) -> None:
         """Of a value between: none of its gradient is kept, but there is a cell."""
         self.h.grad.zero()
 
 
 STEP = [(name,) for name in ("forward", "zero", "backward", "update")]
-OTHERS = [(name,) for name in ("read", "check", "zero_one", "decay", "clip", "write_gradient", "need", "stop", "ask")]
+OTHERS = [(name,) for name in ("read", "check", "zero_one", "decay", "clip", "write_gradient", "need", "stop", "ask",
+                               "persist")]
 OTHERS += [("backward", True), *[("write", name, how) for name in "xvw" for how in ("a value", "a view", "a cell")]]
 
 
