@@ -70,11 +70,10 @@ __all__ = [
     "mesh", "minimize", "natural_gradient", "no_grad", "nth_derivative", "odeint", "parameter_scope",
     "parametric_functions", "passes", "pop_parameter", "precision", "recompute", "register",
     "registry", "root", "save_parameters", "seed", "set_auto_forward", "set_default_context",
-    "set_function_post_hook", "set_function_pre_hook", "set_parameter", "set_solver_post_hook", "set_solver_pre_hook",
+    "set_function_post_hook", "set_function_pre_hook", "set_parameter",
     "shard", "show", "show_passes", "show_registry", "show_rewrites", "simplify", "solvers", "source_locations",
     "sparse_hessian", "sparse_jacobian", "sparsity", "to_jax", "train_step", "training_log",
-    "unset_function_post_hook", "unset_function_pre_hook", "unset_solver_post_hook",
-    "unset_solver_pre_hook", "view", "vjp", "vmap",
+    "unset_function_post_hook", "unset_function_pre_hook", "view", "vjp", "vmap",
 ]  # fmt: skip
 
 _MODULES = {
@@ -115,10 +114,7 @@ _ELSEWHERE = {
         "clear_parameters", "get_current_parameter_scope", "get_parameter",
         "get_parameter_or_create", "get_parameters", "parameter_scope", "pop_parameter", "set_parameter",
     ),
-    "solvers": (
-        "DynamicLossScale", "set_solver_post_hook", "set_solver_pre_hook", "unset_solver_post_hook",
-        "unset_solver_pre_hook",
-    ),
+    "solvers": ("DynamicLossScale",),
     "torch": ("from_torch",),
     "training.checkpoints": ("Checkpointer",),
     "training.containers": ("ModuleDict", "ModuleList", "Parameter", "Sequential"),
@@ -195,13 +191,7 @@ if TYPE_CHECKING:
         pop_parameter,
         set_parameter,
     )
-    from .solvers import (
-        DynamicLossScale,
-        set_solver_post_hook,
-        set_solver_pre_hook,
-        unset_solver_post_hook,
-        unset_solver_pre_hook,
-    )
+    from .solvers import DynamicLossScale
     from .torch import from_torch
     from .training.checkpoints import Checkpointer
     from .training.containers import ModuleDict, ModuleList, Parameter, Sequential

@@ -26,18 +26,11 @@ from .named import (
 )
 from .second_order import LBFGS, GaussNewton
 from .solver import Solver
-from .update_hooks import (
-    set_solver_post_hook,
-    set_solver_pre_hook,
-    unset_solver_post_hook,
-    unset_solver_pre_hook,
-)
 
 __all__ = [
     "AMSGRAD", "LBFGS", "AMSBound", "AdaBelief", "AdaBound", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax",
     "DynamicLossScale", "GaussNewton", "Lamb", "Lars", "Lion", "Momentum", "Nesterov", "RMSprop", "RMSpropGraves",
-    "Sgd", "SgdW", "Solver", "set_solver_post_hook", "set_solver_pre_hook", "unset_solver_post_hook",
-    "unset_solver_pre_hook",
+    "Sgd", "SgdW", "Solver",
 ]  # fmt: skip
 
 

@@ -56,11 +56,11 @@ from .state import (
     states_of,
 )
 from .untrained import solvers, warn_of_untrained
-from .update_hooks import Hook, call_hooks
 
 if TYPE_CHECKING:
     from ..training.modules import Module
 
+Hook: TypeAlias = Callable[[], Any]
 Transformation: TypeAlias = optax.GradientTransformation
 
 
@@ -309,7 +309,8 @@ class Solver:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
         if reached_leaves.unwatch(self):
             warn_of_untrained("update", reached_leaves.along_with(self._variables))
-        call_hooks("pre", update_pre_hook)
+        if update_pre_hook is not None:
+            update_pre_hook()
         self.unused_change = ""
         check_not_traced("an update of parameters", STEP_TO_TRACE)
         with self.updating:
@@ -323,7 +324,8 @@ class Solver:
                 else:
                     arrays = iter(reached)
                     self._update(tuple(frozen), (self._rate, [None if stays else next(arrays) for stays in frozen]))
-        call_hooks("post", update_post_hook)
+        if update_post_hook is not None:
+            update_post_hook()
 
     def _updates_along(self, gradients: Awaited) -> bool:
         """Update along gradients in one executable that computes them too; False if they are to be computed first: in
@@ -508,7 +510,8 @@ class Solver:
         self, name: str, change: Callable[..., Any], number: float, pre_hook: Hook | None, post_hook: Hook | None
     ) -> None:
         check_process()
-        call_hooks("pre", pre_hook)
+        if pre_hook is not None:
+            pre_hook()
         with self.updating:
             self.unused_change = name
             moved = [p for p in self._variables if not p.grad.is_zero]
@@ -519,7 +522,8 @@ class Solver:
             for cell in cells:
                 cell.variable = None  # the cell gets another value
             Value.write(cells, arrays)
-        call_hooks("post", post_hook)
+        if post_hook is not None:
+            post_hook()
 
     def check_inf_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
         """True if some gradient has an infinite element."""
