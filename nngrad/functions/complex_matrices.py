@@ -12,14 +12,14 @@ from ..graph import Array, op
 from ..graph.facts import unknown
 from .axes import rowwise
 from .decompositions import cofactors
-from .factors import nan_of_matrix
+from .factors import inverse, nan_of_matrix
 
 
 @op(multiple_results=True, axes=rowwise("(n,n)->(n,n)"), cost=unknown, precision="high")
 def complex_inv(real: Array, imaginary: Array, /) -> tuple[jax.Array, jax.Array]:
     """The parts of the inverses of matrices."""
     a = lax.complex(real, imaginary)
-    (y,) = nan_of_matrix(a, jnp.linalg.inv(a))
+    (y,) = nan_of_matrix(a, inverse(a))
     return lax.real(y), lax.imag(y)
 
 

@@ -17,7 +17,7 @@ from ..graph.axes import AxisMap, Indices, Places
 from ..graph.facts import unknown
 from .arithmetic import add2, alike, floating, is_floating, mul2, widened
 from .axes import axis_of, contracts, rowwise
-from .factors import check_square, nan_of_matrix
+from .factors import check_square, inverse, nan_of_matrix
 from .movement import reshape, split, stack, transpose
 
 # ---------------------------------------------------------------- products of matrices
@@ -292,7 +292,7 @@ def batch_inv(x: Array, /) -> jax.Array:
     Raises:
         ValueError: The matrices are not square.
     """
-    return _by_elimination(jnp.linalg.inv, x)
+    return _by_elimination(inverse, x)
 
 
 @op(axes=rowwise("(n,n)->()"), cost=unknown, precision="high")

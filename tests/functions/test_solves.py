@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
 import pytest
 
@@ -34,6 +35,15 @@ def test_facts_of_solves_by_factors(transposed: bool) -> None:
         Case(lu_factor, [MATRICES], ()),
     ):
         assert sum([shows(name, case) for name in checks]) >= 2, case.op.name
+
+
+@pytest.mark.parametrize("n", [1, 8, 16, 17])
+def test_rows_of_small_matrices_are_exchanged_without_a_loop(n: int) -> None:
+    x = leaf(RNG.normal(size=(2, n, n)))
+    with jax.enable_x64():
+        compiled = jax.jit(nn.to_jax([F.batch_inv(x)], [x])).lower(x.d).compile()
+        np.testing.assert_allclose(compiled(x.d)[0] @ x.d, np.resize(np.eye(n), (2, n, n)), atol=1e-9)
+    assert (" while(" in (compiled.as_text() or "")) == (n > 16)
 
 
 def test_a_singular_matrix_gives_no_finite_answer() -> None:

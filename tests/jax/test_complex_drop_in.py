@@ -179,8 +179,8 @@ def test_a_complex_laplacian_solves_as_often_as_a_real_one() -> None:
         sign, size = jnp.linalg.slogdet(jnp.exp(1j * jnp.outer(x, x + 1)) + jnp.eye(3, dtype="complex64"))
         return size + 1j * jnp.angle(sign)
 
-    text = jax.jit(nj.laplacian(wave_function)).lower(jnp.float32(X)).as_text()
-    assert text.count("lapack_ctrsm") == 2
+    text = jax.jit(nj.laplacian(wave_function)).lower(jnp.float32(X)).compile().as_text() or ""
+    assert text.count('custom_call_target="lapack_ctrsm') == 2
 
 
 @pytest.mark.parametrize("is_real", [True, False])

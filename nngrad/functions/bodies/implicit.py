@@ -24,7 +24,7 @@ from ...graph.arguments import Static
 from ...graph.block import Block
 from ...graph.body_op import BodyOp, Gradients, Numbers, Results
 from .. import krylov
-from ..factors import lu_solve, nan_of_matrix
+from ..factors import eliminated, lu_solve, nan_of_matrix
 from .derived_bodies import operations_in
 from .matrices import DENSE, SolveOptions, jacobian_of, product_with, pulled_back, pushed_forward, transpose_of
 
@@ -158,7 +158,7 @@ def factors_of_body(*x: Array, matrix: Static) -> tuple[jax.Array, jax.Array]:
     """The LU factors, as in `lu_factor`, of a matrix given as a body, from all inputs of the body except the last."""
     spec = matrix.inputs[-1]
     columns = jax.vmap(product_with(matrix, x), out_axes=1)(jnp.eye(spec.shape[0], dtype=spec.dtype))
-    lu, _, permutation = lax.linalg.lu(columns)
+    lu, _, permutation = eliminated(columns)
     return *nan_of_matrix(columns, lu), permutation
 
 
