@@ -37,6 +37,10 @@ def with_substitutes(block: Block) -> Block:
     single = {i for call in calls if call.op.diagonal for i in call.outs if read[i] == 1}
     taken_in = {i for i in single if specs[i].nbytes >= WRITTEN_ANEW}
 
+    written = {i for op, _, ins, _ in calls if not (op.fuses or op.view or op.reduction) for i in ins}
+    """What is in memory in any case, such as inputs of products. Where the reader of a sum of its slices goes to
+    YNNPACK, XLA would compute each slice in a loop."""
+
     times: dict[int, int] = {}
     """How often a loop that reads one element of a value computes what the value is made of: once for each slice."""
 
@@ -48,7 +52,7 @@ def with_substitutes(block: Block) -> Block:
         slices = specs[ins[0]].size // specs[outs[0]].size if op.reduction and instead is not op else 1
         if op.diagonal or op.fuses or op.view or 1 < slices <= FEW_ROWS:
             count = slices * max([times.get(i, 1) for i in ins], default=1)
-            if count > MOST_AT_ONCE:
+            if count > MOST_AT_ONCE or (1 < slices <= FEW_ROWS and ins[0] in written):
                 return op.with_forward(_of_rows_alone, f"{op.name}_on_cpu")
             times.update(dict.fromkeys(outs, count))
         return instead

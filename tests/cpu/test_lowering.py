@@ -126,6 +126,16 @@ def test_sums_of_slices_of_sums_write_what_the_inner_ones_come_to() -> None:
     assert compiled.memory_analysis().temp_size_in_bytes < 1.1 * x.data.raw().nbytes / 3  # its squares are thrice that
 
 
+def test_slices_of_what_a_product_reads_are_added_in_one_loop() -> None:
+    x, w = leaf(64, 8, 128), leaf(128, 128)
+    h = x**3 - x
+    y = F.sum((h @ w + F.sum(h, axis=1, keepdims=True) @ w) * x, axis=(1, 2))
+    compiled = jax.jit(nn.to_jax([y], [x, w])).lower(x.d, w.d).compile()
+    expected = ((h.d @ w.d + h.d.sum(1, keepdims=True) @ w.d) * x.d).sum((1, 2))
+    np.testing.assert_allclose(compiled(x.d, w.d)[0], expected, rtol=1e-4, atol=1e-3)
+    assert (compiled.as_text() or "").count("kind=kLoop") < 8
+
+
 class OnHost(nn.CustomFunction):
     """The user's own, in NumPy."""
 
