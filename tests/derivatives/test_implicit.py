@@ -86,6 +86,14 @@ def test_no_more_products_than_there_are_eigenvalues_and_one_for_the_residual(me
     assert info.steps.d == 1
 
 
+def test_conjugate_gradients_are_one_loop_with_one_product() -> None:
+    a, b = leaf(np.linspace(0, 3, 40)), leaf(np.ones(40))
+    x, info = nn.linear_solve(lambda v: F.exp(a) * v, b, "cg", tol=1e-12)
+    with jax.enable_x64():
+        lowered = jax.jit(nn.to_jax([x, info.steps], [a, b])).lower(a.d, b.d).as_text()
+    assert lowered.count("stablehlo.exponential") == lowered.count("stablehlo.while") == 1
+
+
 def test_gmres_of_singular_matrices() -> None:
     cyclic = np.roll(np.eye(5), 1, axis=0)  # whose residuals do not fall until the last product
     x, info = nn.linear_solve(lambda v: F.matmul(leaf(cyclic), v), np.eye(5)[0], "gmres")
