@@ -331,11 +331,8 @@ from .sets import unique as unique
 from .shaping import depth2space as depth2space
 from .shaping import expand_dims as expand_dims
 from .shaping import flatten as flatten
-from .shaping import fliplr as fliplr
-from .shaping import flipud as flipud
 from .shaping import moveaxis as moveaxis
 from .shaping import repeat as repeat
-from .shaping import rollaxis as rollaxis
 from .shaping import shift as shift
 from .shaping import space2depth as space2depth
 from .shaping import squeeze as squeeze

@@ -9,7 +9,7 @@ import numpy as np
 from ..graph import AnyArray, Array, Variable, composite
 from ..graph.arguments import AtLeastOne, Axes, Ints, as_ints, one_of
 from .axes import axes_of, axis_of
-from .movement import broadcast, flip, reshape, transpose
+from .movement import broadcast, reshape, transpose
 
 # ---------------------------------------------------------------- axes of size 1
 
@@ -104,51 +104,6 @@ def swapaxes(x: AnyArray, /, axis1: int, axis2: int) -> Variable:
     places = list(range(x.ndim))
     places[one], places[other] = other, one
     return _in_order(x, tuple(places))
-
-
-@composite
-def rollaxis(x: AnyArray, /, axis: int, start: int = 0) -> Variable:
-    """`x` with an axis moved before another one.
-
-    Args:
-        axis: The axis to move.
-        start: The axis before which to put it; the number of axes to make it the last.
-    """
-    moving = axis_of(axis, x.ndim, "axis")
-    before = start + x.ndim if start < 0 else start
-    if not 0 <= before <= x.ndim:
-        raise ValueError(f"start {start} is out of range for an array of {x.ndim} axes")
-    return _in_order(x, _moved(x.ndim, {before - (before > moving): moving}))
-
-
-@composite
-def fliplr(x: Array, /) -> Variable:
-    """`x` reversed along its second axis.
-
-    Args:
-        x: Two axes or more, of any dtype.
-
-    Raises:
-        ValueError: `x` has fewer axes.
-    """
-    if x.ndim < 2:
-        raise ValueError(f"x must have at least 2 axes, got shape {x.shape}")
-    return flip(x, axes=1)
-
-
-@composite
-def flipud(x: Array, /) -> Variable:
-    """`x` reversed along its first axis.
-
-    Args:
-        x: One axis or more, of any dtype.
-
-    Raises:
-        ValueError: `x` has no axes.
-    """
-    if x.ndim < 1:
-        raise ValueError("x must have at least one axis, got a scalar")
-    return flip(x, axes=0)
 
 
 # ---------------------------------------------------------------- repetition, and blocks of pixels
