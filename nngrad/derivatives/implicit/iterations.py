@@ -109,12 +109,11 @@ def newton(problem: Problem, start: Variable) -> IterationResult:
 def iterate(problem: Problem, start: Variable) -> IterationResult:
     """Fixed-point iteration: x = f(x), repeated."""
 
-    def step(state: Any) -> Any:
-        x, r = state
-        ahead = x - r
-        return ahead, problem.residual.at(ahead)
+    def at(x: Variable) -> Any:
+        ahead = problem.function.at(x)
+        return x, x - ahead, ahead
 
-    return _iterated(problem, (start, problem.residual.at(start)), step)
+    return _iterated(problem, at(start), lambda state: at(state[2]))
 
 
 _REMEMBERED = 5
